@@ -7,23 +7,15 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MAKEFLAGS += --no-print-directory
 
-# core: the module without what a first series for the kernel would leave out.
-FEATURES ?= all
-ifneq ($(filter-out all core,$(FEATURES)),)
-$(error FEATURES is all or core, not "$(FEATURES)")
-endif
-core = $(if $(filter core,$(FEATURES)),--core)
-
 # A plain "make": the module for KDIR.
 module:
 	@tools/vm/kdir-check "$(KDIR)"
 	@mkdir -p build/module
-	$(MAKE) -C "$(KDIR)" M="$(CURDIR)" MO="$(CURDIR)/build/module" CONFIG_RDMA_RSIW=m \
-		RSIW_FEATURES=$(FEATURES) modules
+	$(MAKE) -C "$(KDIR)" M="$(CURDIR)" MO="$(CURDIR)/build/module" CONFIG_RDMA_RSIW=m modules
 	@echo "built build/module/drivers/infiniband/sw/rsiw/rsiw.ko"
 
 packaged:
-	@tools/vm/build $(core)
+	@tools/vm/build
 
 user:
 	@tools/vm/user
@@ -47,7 +39,7 @@ demo check-long check-kernels shell in-tree update:
 	@tools/vm/$@
 
 check:
-	@tools/vm/$(if $(ARCH),check-kernels --whole --arch "$(ARCH)",check $(core))
+	@tools/vm/$(if $(ARCH),check-kernels --whole --arch "$(ARCH)",check)
 
 check-soak:
 	@tools/vm/check --soak "$(or $(SECONDS),1800)"
@@ -124,9 +116,7 @@ distclean: clean
 
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
-	@echo "make check            all tests (with FEATURES=core those of a module without what parity"
-	@echo "                      with siw does not need; make and make packaged build that, too);"
-	@echo "                      with ARCH=arm64 those in guests, with pages of 4 and of 16 KiB"
+	@echo "make check            all tests; with ARCH=arm64 those in guests, with pages of 4 and of 16 KiB"
 	@echo "make check-long       what takes longer: kernel services, our own library, other kernels, two guests, packages, rsiw-run, in-tree"
 	@echo "make check-kernels    the first twenty tests with each packaged kernel that is known"
 	@echo "make in-tree          the driver in the kernel's source tree: W=1, sparse, checkpatch, selftests"

@@ -15,10 +15,6 @@ pub(crate) mod fast;
 mod permute;
 mod range;
 pub(crate) mod table;
-#[cfg(not(rsiw_core))]
-pub(crate) mod window;
-#[cfg(rsiw_core)]
-#[path = "mr/without/window.rs"]
 pub(crate) mod window;
 
 use self::{

@@ -22,10 +22,6 @@ mod count;
 pub(crate) mod create;
 mod deferred;
 mod describe;
-#[cfg(not(rsiw_core))]
-pub(crate) mod direct;
-#[cfg(rsiw_core)]
-#[path = "qp/without/direct.rs"]
 pub(crate) mod direct;
 mod effects;
 mod failure;
@@ -35,17 +31,9 @@ pub(crate) mod manager;
 mod memory;
 mod parent;
 mod place;
-#[cfg(not(rsiw_core))]
-mod polling;
-#[cfg(rsiw_core)]
-#[path = "qp/without/polling.rs"]
 mod polling;
 mod posting;
 mod published;
-#[cfg(not(rsiw_core))]
-mod resize;
-#[cfg(rsiw_core)]
-#[path = "qp/without/resize.rs"]
 mod resize;
 mod rx;
 mod sight;

@@ -7,16 +7,6 @@
 //! `log`, `notes`, `tuning`, `watched`; `queue`; `cq`, `mr`; `device`; `pd`; `srq`; `qp`; `cm`;
 //! `rnic`; `verbs` (what the RDMA core calls); `link` (what makes and removes devices).
 
-#![cfg_attr(
-    rsiw_core,
-    allow(
-        dead_code,
-        unused_imports,
-        clippy::drop_non_drop,
-        reason = "some is there for parts only that FEATURES=core leaves out"
-    )
-)]
-
 // With an older kernel, see compat/compat.mk.
 #[cfg(rsiw_compat)]
 extern crate rsiw_kernel as kernel;

@@ -245,11 +245,9 @@ impl Features {
         | Self::TIMESTAMP.0
         | Self::FLUSH.0
         | Self::RESIZE_STEPS.0
-        | if cfg!(rsiw_core) {
-            0
-        } else {
-            Self::WINDOWS.0 | Self::RESIZE.0 | Self::POLL.0
-        };
+        | Self::WINDOWS.0
+        | Self::RESIZE.0
+        | Self::POLL.0;
 
     fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

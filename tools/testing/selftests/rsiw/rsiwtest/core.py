@@ -29,7 +29,7 @@ class Test:
     """One test: a function that gets a Context and raises Fail or Skip."""
 
     def __init__(self, func, name, limit, cost, only_type, long, pair,
-                 where, packaged, last, tcp, optional):
+                 where, packaged, last, tcp):
         self.func = func
         self.name = name
         # Seconds until it counts as hanging: a busy machine takes many times as long.
@@ -41,7 +41,6 @@ class Test:
         self.where = where          # only where there is such a file
         self.packaged = packaged    # only for the packaged kernel
         self.tcp = tcp              # looks at TCP, on paths of this kind
-        self.optional = optional    # takes what FEATURES=core leaves out
         # After it, lockdep is off: it reports once, and not only on us.
         self.last = last and os.path.exists("/proc/lockdep_stats")
         self.doc = (func.__doc__ or "").strip().split("\n")[0]
@@ -51,11 +50,11 @@ _tests = []
 
 
 def test(name, limit=300, cost=3, only_type=None, long=False, pair=False,
-         where="/", packaged=False, last=False, tcp=None, optional=False):
+         where="/", packaged=False, last=False, tcp=None):
     """Registers the decorated function as a test."""
     def register(func):
         _tests.append(Test(func, name, limit, cost, only_type, long, pair,
-                           where, packaged, last, tcp, optional))
+                           where, packaged, last, tcp))
         return func
     return register
 
@@ -73,14 +72,14 @@ def collect():
     return list(_tests)
 
 
-def select(tests, patterns, long=False, pair=False, debug=False, core=False):
-    """The tests that match a pattern, if they are for this kernel and this module; a
-    debugging kernel has all files that tests look for. Without patterns either those of
+def select(tests, patterns, long=False, pair=False, debug=False):
+    """The tests that match a pattern, if they are for this kernel; a debugging kernel has
+    all files that tests look for. Without patterns either those of
     `make check` or the long ones. A pattern that no test has is an error."""
     unknown = [p for p in patterns or () if not fnmatch.filter([t.name for t in tests], p)]
     if unknown:
         raise Fail("no test is called " + " or ".join(unknown))
-    tests = [t for t in tests if t.pair == pair and not (core and t.optional) and
+    tests = [t for t in tests if t.pair == pair and
              (not t.packaged if debug else os.path.exists(t.where))]
     if not patterns and not pair:
         tests = [t for t in tests if t.long == long]

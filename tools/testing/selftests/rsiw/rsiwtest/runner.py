@@ -54,7 +54,6 @@ class Env:
             self.topo = PairTopology(args.type, self.peer)
         else:
             self.topo = Topology(args.type)
-        self.core = args.core
         self.direct = self.direct_with(self.params)
         self.slow = topo.slow = args.slow or (SLOW if args.debug else 1)
         self.seconds, self.seed = args.seconds, args.seed
@@ -62,7 +61,7 @@ class Env:
 
     def direct_with(self, params):
         """Where connections go past TCP if the module is loaded with these."""
-        return 0 if self.type != "rsiw" or self.core else direct(params)
+        return 0 if self.type != "rsiw" else direct(params)
 
     def next_port(self):
         """Two ports are used up: some programs take the next one as well."""
@@ -97,8 +96,6 @@ def parse(argv):
     p.add_argument("--debug", action="store_true",
                    help="on a debugging kernel: give everything %d times the "
                    "time, look for leaked memory at the end" % SLOW)
-    p.add_argument("--core", action="store_true",
-                   help="the module has only what FEATURES=core leaves in")
     p.add_argument("--library", choices=("stock", "rsiw", "rsiw-stock-rings", "rsiw-poll"),
                    help="the provider that all programs use, where a test does "
                    "not choose; rsiw-stock-rings: ours, without rings of its own")
@@ -300,7 +297,7 @@ def main(argv=None):
         return be_agent(args)
     try:
         tests = core.select(core.collect(), args.only, args.long, args.peer,
-                            args.debug, args.core)
+                            args.debug)
     except Fail as err:
         print(err, file=sys.stderr)
         return 2

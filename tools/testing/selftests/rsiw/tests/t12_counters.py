@@ -133,7 +133,7 @@ def port(t):
             raise Fail("they do not count")
 
 
-@test("counters-direct", cost=8, only_type="rsiw", optional=True)
+@test("counters-direct", cost=8, only_type="rsiw")
 def direct(t):
     """What goes without TCP is counted as such, message by message."""
     # Longer than what one segment carries.

@@ -69,7 +69,7 @@ def resources(t):
             raise Fail("none that the peer may write to: %s" % mrs)
 
 
-@test("resources-direct", cost=6, only_type="rsiw", optional=True)
+@test("resources-direct", cost=6, only_type="rsiw")
 def direct(t):
     """Two queue pairs of this host name each other, and say where segments go."""
     with t.loaded_with("direct=2"):

@@ -54,7 +54,7 @@ def traces_of_rping(t):
                 traces.expect(done, operation=name, status="success")
 
 
-@test("traces-direct", cost=6, only_type="rsiw", optional=True)
+@test("traces-direct", cost=6, only_type="rsiw")
 def traces_of_direct(t):
     """Each segment that goes without TCP, and those that have to wait."""
     path = t.topo.wire

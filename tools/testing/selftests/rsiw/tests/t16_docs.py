@@ -71,7 +71,7 @@ def docs_compared(t):
     """What rsiw-compared.rst has of this driver's devices."""
     with t.sub("stock library"), t.library("stock"):
         says(t, t.topo.dev_a, t.type)
-    if t.type == "rsiw" and not t.env.core:
+    if t.type == "rsiw":
         with t.sub("our library"), t.library("rsiw"):
             says(t, t.topo.dev_a, "with librsiw")
 

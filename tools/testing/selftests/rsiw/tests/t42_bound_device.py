@@ -282,7 +282,7 @@ def tunnel(t):
                 raise Fail("the settings are %s" % found)
 
 
-@test("bound-device-tls", cost=12, limit=300, only_type="rsiw", optional=True)
+@test("bound-device-tls", cost=12, limit=300, only_type="rsiw")
 def with_tls(t):
     """With TLS a device is bound if nothing else is said: a service that listens on all of them
     does not serve in the clear, by another device, who comes by its interface."""

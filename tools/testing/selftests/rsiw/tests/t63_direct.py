@@ -36,7 +36,7 @@ def expect(t, path, is_tcp):
                                        "through" if is_tcp else "past"))
 
 
-@test("direct-scope", cost=25, only_type="rsiw", optional=True)
+@test("direct-scope", cost=25, only_type="rsiw")
 def scope(t):
     """Where data goes past TCP: as the parameter `direct` says."""
     for value in (0, 1, 2):
@@ -46,7 +46,7 @@ def scope(t):
                     expect(t, path, value < least)
 
 
-@test("direct-data", cost=60, only_type="rsiw", optional=True)
+@test("direct-data", cost=60, only_type="rsiw")
 def data(t):
     """Contents, rights, order and statuses are those of TCP (T-6, T-20, V-ORD-2)."""
     path = t.topo.wire
@@ -61,7 +61,7 @@ def data(t):
                 t.own(name, where)
 
 
-@test("direct-tcp", cost=40, only_type="rsiw", optional=True)
+@test("direct-tcp", cost=40, only_type="rsiw")
 def tcp(t):
     """The same over TCP within a namespace."""
     with t.loaded_with("direct=0"):
@@ -73,7 +73,7 @@ def tcp(t):
                 t.own(name, t.topo.loopback)
 
 
-@test("direct-states", cost=30, only_type="rsiw", optional=True)
+@test("direct-states", cost=30, only_type="rsiw")
 def states(t):
     """States, and what they do, where the end of a connection is all of it that
     TCP carries (V-ST)."""
@@ -81,7 +81,7 @@ def states(t):
         t.own("states", t.topo.wire, "--direct")
 
 
-@test("direct-death", cost=30, only_type="rsiw", optional=True)
+@test("direct-death", cost=30, only_type="rsiw")
 def death(t):
     """Processes, devices, interfaces and the module go in mid-transfer."""
     with t.loaded_with("direct=2"):
@@ -93,7 +93,7 @@ def death(t):
             t.topo.ensure()
 
 
-@test("direct-both-ways", cost=15, only_type="rsiw", optional=True)
+@test("direct-both-ways", cost=15, only_type="rsiw")
 def both_ways(t):
     """Two that send to each other at once: all get on, none waits for another."""
     with t.loaded_with("direct=2"):
@@ -102,7 +102,7 @@ def both_ways(t):
                 perftest(t, t.topo.wire, "ib_%s_bw" % op, 65536, 300, "-b", qps=8)
 
 
-@test("direct-stopped", cost=8, only_type="rsiw", optional=True)
+@test("direct-stopped", cost=8, only_type="rsiw")
 def stopped(t):
     """A process that does not run holds up its own connection only."""
     path = t.topo.wire

@@ -32,8 +32,8 @@ FAMILIES = {
     "atomic": "atomic operations",
     "first": "a responder whose peer has not sent anything",
 }
-# What only this driver has, and what FEATURES=core leaves out.
-OURS, OPTIONAL = ("imm", "atomic"), ("mw", "mw1", "depth")
+# What only this driver has.
+OURS = ("imm", "atomic")
 
 
 def run_family(t, family):
@@ -44,8 +44,7 @@ def run_family(t, family):
         for _, name, rows in cases:
             with t.sub("%s %s" % (name, rows)):
                 error = complaint(name)
-                # What FEATURES=core leaves out says EOPNOTSUPP there.
-                if error and not (t.env.core and error.endswith(": -95")):
+                if error:
                     raise Fail(error)
 
 
@@ -55,7 +54,7 @@ def _register(family, what):
 
     run.__doc__ = "Kernel verbs: %s." % what
     only = {"only_type": "rsiw"} if family in OURS else {}
-    test("kverbs-" + family, cost=10, optional=family in OPTIONAL, **only)(run)
+    test("kverbs-" + family, cost=10, **only)(run)
 
 
 for _family, _what in FAMILIES.items():

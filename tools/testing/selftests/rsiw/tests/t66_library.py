@@ -8,7 +8,7 @@ from rsiwtest.core import test
 from rsiwtest.tools import all_rounds, perftest, ping, rping, rping_ends
 
 
-@test("library", cost=10, only_type="rsiw", optional=True)
+@test("library", cost=10, only_type="rsiw")
 def library(t):
     """Extended verbs, immediates, atomics, windows (X-IMM, X-ATM, V-MW)."""
     with t.library("rsiw"):
@@ -22,14 +22,14 @@ def stock_rings(t):
         t.own("library", t.topo.loopback)
 
 
-@test("library-poll", cost=15, only_type="rsiw", optional=True)
+@test("library-poll", cost=15, only_type="rsiw")
 def look(t):
     """The kernel looks for requests, and is not called."""
     with t.library("rsiw"):
         t.own("poller", t.topo.loopback)
 
 
-@test("library-poll-ends", cost=10, only_type="rsiw", optional=True)
+@test("library-poll-ends", cost=10, only_type="rsiw")
 def look_ends(t):
     """A process is killed, or becomes another program, while the kernel looks for
     its requests."""
@@ -56,7 +56,7 @@ def posting(t):
             t.own("posting", t.topo.loopback)
 
 
-@test("library-fence", cost=10, only_type="rsiw", optional=True)
+@test("library-fence", cost=10, only_type="rsiw")
 def fence(t):
     """What waits for all in front of it goes on when they are complete (T-11, V-FNC-3)."""
     for rings in ("rsiw", "rsiw-poll"):
@@ -64,7 +64,7 @@ def fence(t):
             t.own("fence", t.topo.loopback)
 
 
-@test("library-mix", cost=70, only_type="rsiw", optional=True)
+@test("library-mix", cost=70, only_type="rsiw")
 def mix(t):
     """Requests of every kind, sleeping, polling and resizing at once: all completes once
     and in order (T-4, T-11)."""
@@ -88,7 +88,7 @@ def abandon(t):
               "--abandon")
 
 
-@test("library-scarce", cost=5, only_type="rsiw", optional=True)
+@test("library-scarce", cost=5, only_type="rsiw")
 def scarce(t):
     """Queues are resized in a process that may have hardly more than their new rings:
     a call that fails changes nothing (V-CQ-11, V-QP-23)."""

@@ -91,7 +91,7 @@ def over_outage(t, size):
         raise Fail("with %d octets the peer says: %s" % (size, lines))
 
 
-@test("tls-psk", cost=60, limit=900, only_type="rsiw", packaged=True, optional=True)
+@test("tls-psk", cost=60, limit=900, only_type="rsiw", packaged=True)
 def with_keys(t):
     """TLS with pre-shared keys below MPA: programs, NVMe, data of all sizes."""
     tls.need(t)
@@ -124,7 +124,7 @@ def with_keys(t):
 NO_IO = 0xc00
 
 
-@test("task-fragment", cost=10, only_type="rsiw", packaged=True, optional=True)
+@test("task-fragment", cost=10, only_type="rsiw", packaged=True)
 def task_fragment(t):
     """No socket of the driver sends from the page fragment of the task, which may be within a
     send of its own."""
@@ -150,7 +150,7 @@ def task_fragment(t):
         send(wire.path, "tls_sw_sendmsg")
 
 
-@test("tls-many", cost=30, limit=500, only_type="rsiw", packaged=True, optional=True)
+@test("tls-many", cost=30, limit=500, only_type="rsiw", packaged=True)
 def many_keys(t):
     """Many connections with TLS: more at once than the kernel takes handshakes."""
     tls.need(t)
@@ -158,7 +158,7 @@ def many_keys(t):
         many(t, wire.path)
 
 
-@test("tls-unplug", cost=60, limit=400, only_type="rsiw", packaged=True, optional=True)
+@test("tls-unplug", cost=60, limit=400, only_type="rsiw", packaged=True)
 def unplugged(t):
     """Devices, interfaces and processes that go in the middle of traffic over TLS."""
     tls.need(t)
@@ -191,7 +191,7 @@ def unplugged(t):
             anew(t)
 
 
-@test("tls-x509", cost=20, limit=600, only_type="rsiw", packaged=True, optional=True)
+@test("tls-x509", cost=20, limit=600, only_type="rsiw", packaged=True)
 def with_certificates(t):
     """TLS with certificates below MPA."""
     tls.need(t)
@@ -208,7 +208,7 @@ def with_certificates(t):
             rping(t, t.topo.wire, count=50)
 
 
-@test("tls-chacha", cost=8, limit=300, only_type="rsiw", packaged=True, optional=True)
+@test("tls-chacha", cost=8, limit=300, only_type="rsiw", packaged=True)
 def without_aes(t):
     """What the manual says to have no cipher whose key has a limit."""
     tls.need(t)
@@ -263,7 +263,7 @@ def nobody(t, wire):
     t.reap()
 
 
-@test("tls-refused", cost=40, limit=400, only_type="rsiw", optional=True)
+@test("tls-refused", cost=40, limit=400, only_type="rsiw")
 def strangers(t):
     """Who speaks without TLS, with another key, or without a certificate, is refused."""
     tls.need(t)
@@ -306,7 +306,7 @@ def strangers(t):
             anew(t)
 
 
-@test("tls-whose-key", cost=30, limit=300, only_type="rsiw", optional=True)
+@test("tls-whose-key", cost=30, limit=300, only_type="rsiw")
 def whose_key(t):
     """Who has a key is let in if that key is in the keyring of the device, and only then; tlshd
     looks into others, too."""
@@ -412,7 +412,7 @@ def with_stranger(t):
         yield agent, t.topo.wire
 
 
-@test("tls-flood", cost=60, limit=400, only_type="rsiw", optional=True)
+@test("tls-flood", cost=60, limit=400, only_type="rsiw")
 def flood(t):
     """A stranger who opens many connections and says nothing costs no process, and keeps nobody
     out."""
@@ -434,7 +434,7 @@ def flood(t):
                     raise Fail("%d processes of tlshd" % most)
 
 
-@test("tls-firewall", cost=15, limit=400, only_type="rsiw", packaged=True, optional=True)
+@test("tls-firewall", cost=15, limit=400, only_type="rsiw", packaged=True)
 def firewall(t):
     """What the manual has a firewall do about such a stranger."""
     t.need("nft")
@@ -554,7 +554,7 @@ def ends(sock):
         raise Fail("the connection does not end") from None
 
 
-@test("tls-agent", cost=90, limit=900, only_type="rsiw", optional=True)
+@test("tls-agent", cost=90, limit=900, only_type="rsiw")
 def agents(t):
     """Without tlshd nobody connects; when it hangs or dies, nothing waits for it."""
     tls.need(t)

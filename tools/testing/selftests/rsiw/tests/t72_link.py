@@ -96,7 +96,7 @@ def place(t):
         yield wire, etc
 
 
-@test("link-fails-closed", cost=20, limit=300, only_type="rsiw", packaged=True, optional=True)
+@test("link-fails-closed", cost=20, limit=300, only_type="rsiw", packaged=True)
 def fails_closed(t):
     """Whatever is missing of what a file asks for, there is no device."""
     tls.need(t)
@@ -180,7 +180,7 @@ def changed_meanwhile(etc):
     sh("rdma", "link", "del", MADE, check=False)
 
 
-@test("link-psk", cost=20, limit=300, only_type="rsiw", packaged=True, optional=True)
+@test("link-psk", cost=20, limit=300, only_type="rsiw", packaged=True)
 def with_keys(t):
     """TLS with keys, named in files: the same after the module, and all keys, have gone."""
     tls.need(t)
@@ -213,7 +213,7 @@ def with_keys(t):
         t.topo.ensure()
 
 
-@test("link-x509", cost=15, limit=300, only_type="rsiw", optional=True)
+@test("link-x509", cost=15, limit=300, only_type="rsiw")
 def with_certificates(t):
     """TLS with certificates; devices that are made at the same time have what each is to have."""
     tls.need(t)

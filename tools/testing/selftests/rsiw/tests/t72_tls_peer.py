@@ -404,7 +404,7 @@ def key_update(t, meeting):
         peer.stdout.close()
 
 
-@test("tls-key-used-up", cost=10, limit=200, only_type="rsiw", packaged=True, optional=True)
+@test("tls-key-used-up", cost=10, limit=200, only_type="rsiw", packaged=True)
 def used_up(t):
     """The end of a key of AES."""
     tls.need(t)
@@ -413,7 +413,7 @@ def used_up(t):
         key_used_up(t, meeting, wire.dev_s)
 
 
-@test("tls-no-memory", cost=40, limit=200, only_type="rsiw", optional=True)
+@test("tls-no-memory", cost=40, limit=200, only_type="rsiw")
 def no_memory(t):
     """A stream that ends when TCP gets no memory."""
     tls.need(t)
@@ -422,7 +422,7 @@ def no_memory(t):
         without_memory(t, meeting, full)
 
 
-@test("tls-peer", cost=40, limit=400, only_type="rsiw", optional=True)
+@test("tls-peer", cost=40, limit=400, only_type="rsiw")
 def peers(t):
     """A peer that speaks TLS by itself: records of one octet, ends of all kinds."""
     tls.need(t)

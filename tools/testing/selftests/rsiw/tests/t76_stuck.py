@@ -172,7 +172,7 @@ def unload_in_vain(t):
         raise Fail("rmmod: status %d, %s" % (rv, out))
 
 
-@test("stuck-poll", cost=15, only_type="rsiw", optional=True)
+@test("stuck-poll", cost=15, only_type="rsiw")
 def stuck_look(t):
     """Nothing that ends waits for a process that was stopped while the kernel looked at
     its queue: no device, interface, namespace, and not the module."""

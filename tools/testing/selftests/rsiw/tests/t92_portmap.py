@@ -67,7 +67,7 @@ def pings(t, path, port=None):
     rping(t, path, 20, port=port, mapped=True)
 
 
-@test("port-mapper", cost=15, only_type="rsiw", optional=True)
+@test("port-mapper", cost=15, only_type="rsiw")
 def port_mapper(t):
     """A TCP service and an RDMA service listen at one port."""
     with devices(t):
@@ -119,7 +119,7 @@ def port_mapper(t):
                     pings(t, NEAR)
 
 
-@test("port-mapper-elsewhere", cost=4, only_type="rsiw", optional=True)
+@test("port-mapper-elsewhere", cost=4, only_type="rsiw")
 def port_mapper_elsewhere(t):
     """Devices of other namespaces say that they have no port mapper."""
     log = kmsg.Kmsg()
@@ -248,7 +248,7 @@ def comes_from(addr, port):
         raise Fail("no connection from %s:%d, but from %s" % (addr, port, peers))
 
 
-@test("port-mapper-trust", cost=15, only_type="rsiw", optional=True)
+@test("port-mapper-trust", cost=15, only_type="rsiw")
 def port_mapper_trust(t):
     """With `port_map` the mapper chooses a port, but nobody's, and no address."""
     with devices(t):

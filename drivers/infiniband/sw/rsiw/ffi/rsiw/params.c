@@ -8,13 +8,6 @@
 #include <linux/sysfs.h>
 #include "rsiw_params.h"
 
-/* Which parts the module has: "core" (make FEATURES=core), or "all". */
-#ifdef RSIW_CORE
-MODULE_INFO(features, "core");
-#else
-MODULE_INFO(features, "all");
-#endif
-
 /* A parameter that is one of a few words, and is kept as the number of that word. */
 struct choice {
 	unsigned int *number;
@@ -46,7 +39,6 @@ static const struct kernel_param_ops choice_ops = {
 };
 
 unsigned int rsiw_direct = 1;
-#ifndef RSIW_CORE
 static int set_direct(const char *val, const struct kernel_param *kp)
 {
 	return param_set_uint_minmax(val, kp, 0, 2);
@@ -61,7 +53,6 @@ module_param_cb(direct, &direct_ops, &rsiw_direct, 0644);
 __MODULE_PARM_TYPE(direct, "uint");
 MODULE_PARM_DESC(direct,
 		 "Connections within this host: 0 all through TCP, 1 past it within a network namespace (default), 2 also between namespaces");
-#endif
 
 bool rsiw_mpa_crc = true;
 module_param_named(mpa_crc, rsiw_mpa_crc, bool, 0644);
@@ -73,10 +64,8 @@ MODULE_PARM_DESC(large_fpdus,
 		 "Send FPDUs longer than a TCP segment on new connections, to peers that do so too (experimental, default: N)");
 
 bool rsiw_port_map;
-#ifndef RSIW_CORE
 module_param_named(port_map, rsiw_port_map, bool, 0644);
 MODULE_PARM_DESC(port_map, "Let the port mapper choose the ports of new devices (default: N)");
-#endif
 
 static int set_rnr_wait_ms(const char *val, const struct kernel_param *kp)
 {
@@ -97,7 +86,6 @@ MODULE_PARM_DESC(rnr_wait_ms,
 unsigned int rsiw_tls;
 int rsiw_tls_keyring;
 int rsiw_tls_key;
-#ifndef RSIW_CORE
 static const char *const tls_words[] = { "off", "psk", "x509" };
 static struct choice tls_choice = { &rsiw_tls, tls_words, ARRAY_SIZE(tls_words) };
 
@@ -112,7 +100,6 @@ MODULE_PARM_DESC(tls_keyring,
 module_param_named(tls_key, rsiw_tls_key, int, 0644);
 MODULE_PARM_DESC(tls_key,
 		 "Key by which new devices with tls=psk say who connects, by its number (default: 0, none)");
-#endif
 
 unsigned int rsiw_bind_netdev;
 static const char *const bind_netdev_words[] = { "auto", "on", "off" };
