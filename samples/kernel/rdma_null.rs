@@ -15,12 +15,12 @@
 #[allow(dead_code, unused_imports, reason = "each driver uses a part of it")]
 #[path = "../../drivers/infiniband/sw/rsiw/ffi"]
 mod ffi {
+    mod hash;
     mod keys;
     pub(crate) mod mm;
     pub(crate) mod module;
     pub(crate) mod net;
     mod opaque;
-    mod random;
     mod raw;
     pub(crate) mod rdma;
     pub(crate) mod sync;

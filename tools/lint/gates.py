@@ -34,11 +34,11 @@ LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b|\b(unimplemented|todo)!")
 COPY = re.compile(r"\b(mem(?:cpy|move|set)|(?:skb_)?copy_(?:from_|to_)?nonoverlapping|skb_copy_\w+|"
                   r"write_bytes|copy_(?:to|from)_iter|copy_page)(?:_\w+)?\s*\(|\bptr::(copy)\(")
 COPIES = {
-    f"{DRIVER}/ffi/mm/copy.rs": {"memcpy"},  # one of them, and the way out of such memory
+    f"{DRIVER}/ffi/mm/page.rs": {"memcpy"},  # one of them, and the way out of such memory
     f"{DRIVER}/ffi/helpers/copy.c": {"memmove"},  # the other
     f"{DRIVER}/ffi/net/skb.rs": {"skb_copy_bits"},  # to the stack
-    f"{DRIVER}/ffi/net/chunk.rs": {"copy_from_nonoverlapping"},  # to pages of the driver's
-    f"{DRIVER}/ffi/rdma/callbacks/qp.rs": {"write_bytes"},  # a structure of the core
+    f"{DRIVER}/ffi/net/batch.rs": {"copy_from_nonoverlapping"},  # to pages of the driver's
+    f"{DRIVER}/ffi/rdma/callbacks/queue.rs": {"write_bytes"},  # a structure of the core
     f"{DRIVER}/ffi/helpers/net.c": {"memcpy"},  # a hardware address
     f"{DRIVER}/ffi/rsiw/rsiw_trace.h": {"memcpy"},  # an entry of the trace
 }
@@ -77,7 +77,7 @@ def check(path, text):
         for found in COPY.finditer(RUST_NOISE.sub(" ", text)):
             name = found[1] or found[2]
             if name not in COPIES.get(path, ()):
-                yield f"{name} may copy in any order: use ffi/mm/copy.rs, or give a reason here"
+                yield f"{name} may copy in any order: use ffi/mm/page.rs, or give a reason here"
     if path.startswith(DRIVER) and path.endswith(".rs"):
         if not path.startswith(UNSAFE_HOMES):
             code = RUST_NOISE.sub(" ", text)

@@ -12,12 +12,10 @@ pub(crate) mod own;
 
 use crate::{
     ffi::{
-        mm::{
-            position::Position,
-            ring::{
-                RingEntry,
-                SharedRing, //
-            },
+        mm::ring::{
+            Position,
+            RingEntry,
+            SharedRing, //
         },
         rdma::wr::{
             Binding,

@@ -14,9 +14,9 @@
 //!
 //! iw_cm knows endpoints and listeners by number, so one that is gone is not found.
 //!
-//! The files, from the lowest to the highest: `calls`, `registry`, `turns`, `lines`, `dial`; `endpoint` and
-//! `listener`, which refer to each other; `secure`, `outputs`, `events`, `work`; `active`,
-//! `passive`; `acceptor`, `listen`. Each uses only those in front of it.
+//! The files, from the lowest to the highest: `calls`, `registry`, `turns`; `endpoint` and `listener`,
+//! which refer to each other; `secure`, `outputs`, `work`; `request`; `acceptor`. Each uses only
+//! those in front of it.
 //!
 //! Locks: endpoint mutex > what the QP takes > socket lock. The QP never waits for an endpoint.
 //!
@@ -24,50 +24,39 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
-mod active;
+mod request;
 mod calls;
-mod dial;
 mod endpoint;
-mod events;
-mod lines;
-mod listen;
 mod listener;
 mod outputs;
-mod passive;
 mod registry;
 mod secure;
 mod turns;
 mod work;
 
-pub(crate) use self::{
-    acceptor::Acceptors,
-    calls::handle_for_caller, //
-};
-
 use self::{
+    acceptor::Listening,
     calls::caller,
     endpoint::{
         Endpoint,
         Endpoints, //
     },
-    listen::Listening,
     registry::Registry,
     turns::Turns, //
 };
-
 use crate::{
     device::Device,
     ffi::rdma::{
-        details::Details,
         iwcm::{
             CallId,
             CmId,
             ConnParam,
             ConsumerId, //
         },
+        stats::Details, //
     },
     proto::counters::Counter,
-    qp::QpTable,
+    qp::QpTable, //
 };
 use kernel::{
     prelude::*,
@@ -78,6 +67,11 @@ use kernel::{
         },
         Arc, //
     },
+};
+
+pub(crate) use self::{
+    acceptor::Acceptors,
+    calls::handle_for_caller, //
 };
 
 /// The connections and listeners of a device.
@@ -94,7 +88,7 @@ pub(crate) struct Cm {
 impl Cm {
     /// Creates the connection manager of a new device, or returns `ENOMEM`.
     pub(crate) fn new(dev: &Arc<Device>, qps: &Arc<QpTable>) -> Result<Arc<Self>> {
-        let initiators = Turns::new(dev.queues(), active::request)?;
+        let initiators = Turns::new(dev.queues(), request::request)?;
         let endpoints = Endpoints::new(dev, initiators)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -145,7 +139,7 @@ impl Cm {
 /// Starts to connect. Unless it fails, a reply event follows in bounded time.
 pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let dev = &cm.endpoints.dev;
-    active::connect(&cm.endpoints, &cm.qps, id, param).map_err(|refusal| {
+    request::connect(&cm.endpoints, &cm.qps, id, param).map_err(|refusal| {
         refusal.log(dev, caller(id), fmt!("QP {}: cannot connect", param.qpn))
     })?;
     dev.count(Some(Counter::ConnAsked));
@@ -156,7 +150,7 @@ pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result 
 /// bounded time.
 pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
     let dev = &cm.endpoints.dev;
-    passive::accept(&cm.endpoints, &cm.qps, id, param)
+    request::accept(&cm.endpoints, &cm.qps, id, param)
         .map_err(|refusal| refusal.log(dev, caller(id), fmt!("QP {}: cannot accept", param.qpn)))?;
     dev.count(Some(Counter::ConnAccepted));
     Ok(())
@@ -164,7 +158,7 @@ pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
 
 /// Rejects a connection that an event told of. No event follows.
 pub(crate) fn reject(cm: &Cm, id: &CmId, private_data: &[u8]) -> Result {
-    passive::reject(&cm.endpoints, id, private_data)?;
+    request::reject(&cm.endpoints, id, private_data)?;
     cm.endpoints.dev.count(Some(Counter::ConnRejected));
     Ok(())
 }
@@ -187,15 +181,15 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 /// such consumer could start while a device leaves.
 pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
     let dev = &cm.endpoints.dev;
-    listen::create(&cm.listeners, &cm.endpoints, id, backlog)
+    acceptor::create(&cm.listeners, &cm.endpoints, id, backlog)
         .map_err(|refusal| refusal.log(dev, caller(id), fmt!("cannot listen")))
         .or_else(|error| {
-            let does_without = listen::is_on_all(id) && !cm.serves.load(Relaxed);
+            let does_without = acceptor::is_on_all(id) && !cm.serves.load(Relaxed);
             does_without.then_some(()).ok_or(error)
         })
 }
 
 /// Stops listening. Connections that an event told of stay.
 pub(crate) fn destroy_listen(cm: &Cm, id: &CmId) -> Result {
-    listen::destroy(&cm.listeners, id)
+    acceptor::destroy(&cm.listeners, id)
 }

@@ -8,14 +8,12 @@
 
 use crate::{
     ffi::{
-        rdma::{
-            counts::{
-                self,
-                Counted, //
-            },
-            stats::StatDesc,
+        rdma::stats::{
+            self,
+            Counted,
+            StatDesc, //
         },
-        rsiw::methods::PortCounter,
+        rsiw::methods::PortCounter, //
     },
     proto::counters::{
         Counter,
@@ -26,7 +24,7 @@ use crate::{
 use core::num::Wrapping;
 
 /// A sum for each [`Counter`].
-pub(crate) type Counts = counts::Counts<Counter>;
+pub(crate) type Counts = stats::Counts<Counter>;
 
 impl Counted for Counter {
     const DESCS: &'static [StatDesc] = &{

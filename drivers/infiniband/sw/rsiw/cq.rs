@@ -12,8 +12,6 @@ mod kernel;
 mod user;
 mod vector;
 
-pub(crate) use self::user::Kind;
-
 use self::{
     kernel::KernelRing,
     user::{
@@ -33,21 +31,21 @@ use crate::{
         module::Loaded,
         rdma::{
             attr::Qpn,
-            details::Details,
             driver::CqInit,
             handle::{
                 CqHandle,
                 QpHandle, //
             },
             mmap::MmapEntry,
+            stats::Details,
             udata::Udata,
-            wc::WcRoom,
+            wc::WcRoom, //
         },
         rsiw::{
             queues::Queues,
             trace, //
         },
-        task::process::memory_for,
+        task::memory_for, //
     },
     limits::{
         Limits,
@@ -62,11 +60,11 @@ use crate::{
         names::Name,
         order::Status,
         receiver::Extra,
-        request::OperationType,
+        request::OperationType, //
     },
-    queue::{
-        offer::Offer,
-        slots::Slots, //
+    queue::posted::{
+        Offer,
+        Slots, //
     },
     watched::{
         Watch,
@@ -84,6 +82,8 @@ use ::kernel::{
         Arc, //
     },
 };
+
+pub(crate) use self::user::Kind;
 
 /// How a work request ended.
 #[derive(Clone, Copy, Debug)]

@@ -8,6 +8,7 @@
 use crate::{
     counts::Counts,
     ffi::{
+        hash,
         keys::Keyring,
         net::{
             netdev::NetDevice,
@@ -18,13 +19,12 @@ use crate::{
             ChunkPool,
             Ways, //
         },
-        random,
         rdma::{
             attr::{
                 DeviceAttr,
                 PortAttr, //
             },
-            handle::DeviceHandle,
+            handle::DeviceHandle, //
         },
         rsiw::{
             methods::{
@@ -34,7 +34,7 @@ use crate::{
             params,
             queues::Queues, //
         },
-        workqueue::OwnedQueue,
+        workqueue::OwnedQueue, //
     },
     limits::{
         Limits,
@@ -57,10 +57,10 @@ use crate::{
             StagTable,
             MAX_MR, //
         },
-        MAX_FAST_REG,
+        MAX_FAST_REG, //
     },
     proto::counters::Counter,
-    tuning::Tuning,
+    tuning::Tuning, //
 };
 use kernel::{
     fmt,
@@ -324,7 +324,7 @@ impl Guid {
     /// Makes one from the address of the interface, or a random one if it has no address.
     pub(crate) fn new(netdev: &NetDevice) -> Self {
         Self::of_mac(netdev.mac().unwrap_or_else(|| {
-            let [lo, hi] = [random::random_u32(), random::random_u32()];
+            let [lo, hi] = [hash::random_u32(), hash::random_u32()];
             let [a, b, c, _] = lo.to_ne_bytes();
             let [d, e, f, _] = hi.to_ne_bytes();
             // A locally administered unicast address.

@@ -10,14 +10,13 @@
 //!
 //! Code outside this folder uses only these types, by the "Rules for ffi" of `rsiw-ffi.rst`.
 
-pub(crate) mod crc;
+pub(crate) mod hash;
 pub(crate) mod debugfs;
 pub(crate) mod keys;
 pub(crate) mod mm;
 pub(crate) mod module;
 pub(crate) mod net;
 mod opaque;
-pub(crate) mod random;
 pub(crate) mod ratelimit;
 mod raw;
 pub(crate) mod rdma;

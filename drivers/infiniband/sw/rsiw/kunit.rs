@@ -12,13 +12,11 @@ mod rings {
     use crate::{
         abi::Cqe,
         ffi::{
-            mm::{
-                position::Position,
-                ring::{
-                    SharedRing,
-                    SharedWord, //
-                },
-                shmem::SharedMemory,
+            mm::ring::{
+                Position,
+                SharedMemory,
+                SharedRing,
+                SharedWord, //
             },
             module::Loaded,
         },
@@ -85,10 +83,10 @@ mod moving {
             RqeFront, //
         },
         ffi::{
-            mm::{
-                position::Position,
-                ring::SharedRing,
-                shmem::SharedMemory, //
+            mm::ring::{
+                Position,
+                SharedMemory,
+                SharedRing, //
             },
             module::Loaded,
         },
@@ -339,7 +337,7 @@ mod gates {
 
 #[kernel::macros::kunit_tests(rsiw_timers)]
 mod timers {
-    use crate::ffi::time::timer::{
+    use crate::ffi::time::{
         Expires,
         Timer, //
     };

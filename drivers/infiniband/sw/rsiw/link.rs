@@ -21,17 +21,13 @@ use crate::{
             NetdevHandler,
             NetdevNotifier, //
         },
-        rdma::{
-            device::{
-                self as core_device,
-                Found,
-                Spec, //
-            },
-            link::{
-                LinkName,
-                LinkOps,
-                Registration, //
-            },
+        rdma::device::{
+            self as core_device,
+            Found,
+            LinkName,
+            LinkOps,
+            Registration,
+            Spec, //
         },
         rsiw::{
             params,
@@ -43,7 +39,7 @@ use crate::{
     },
     qp::direct::LocalPeers,
     rnic::Rnic,
-    verbs::Rsiw,
+    verbs::Rsiw, //
 };
 use kernel::{
     prelude::*,

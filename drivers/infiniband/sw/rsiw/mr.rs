@@ -33,7 +33,6 @@ use crate::{
     ffi::{
         rdma::{
             attr::AccessFlags,
-            details::Details,
             driver::{
                 MrChange,
                 MrInit,
@@ -44,6 +43,7 @@ use crate::{
                 DmaMemory,
                 FastMemory, //
             },
+            stats::Details,
             umem::Umem, //
         },
         sync::gate::{
@@ -53,7 +53,7 @@ use crate::{
             Gated, //
         },
     },
-    wire::ddp::Stag,
+    wire::ddp::Stag, //
 };
 use core::ops::Deref;
 use kernel::{

@@ -55,18 +55,18 @@ use self::{
         Manager, //
     },
     polling::Poller,
-    stream::Stream,
+    stream::Stream, //
 };
 use crate::{
     ffi::{
         rdma::iwcm::CallId,
         time::{
             hrtimer::ShortTimer,
-            timer::Timer, //
+            Timer, //
         },
     },
     limits::Quota,
-    proto::state::QpState,
+    proto::state::QpState, //
 };
 use core::ops::Deref;
 use kernel::{
@@ -77,7 +77,7 @@ use kernel::{
         SpinLock,
         SpinLockIrq, //
     },
-    workqueue::Work,
+    workqueue::Work, //
 };
 
 /// The queue pairs of a device, by number.

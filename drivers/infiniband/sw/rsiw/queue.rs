@@ -6,9 +6,7 @@
 //! None of this knows queue pairs, shared receive queues or completion queues, which use it.
 #![forbid(unsafe_code)]
 
-pub(crate) mod offer;
 pub(crate) mod posted;
 pub(crate) mod rq;
 pub(crate) mod sgl;
 pub(crate) mod shared;
-pub(crate) mod slots;

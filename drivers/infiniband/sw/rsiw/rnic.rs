@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! An RDMA device as the core has it (an RNIC, in the words of the Verbs): all that lies over one
-//! network interface.
+//! network interface; and its removal.
+//!
+//! The core asks one consumer after the other to let go of the device, and waits for each. Many
+//! wait for what they have under way, such as the answer to a connect; but once the RDMA CM was
+//! asked itself, it does not tell them of that any more. So all that is under way ends, and its
+//! events reach their consumers, before the core begins.
 //!
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
 
-mod removal;
-
-use self::removal::Stage;
 use crate::{
     cm::Cm,
     device::{
@@ -17,24 +19,40 @@ use crate::{
     },
     ffi::{
         debugfs::Shown,
-        rdma::handle::DeviceHandle,
+        rdma::{
+            handle::DeviceHandle,
+            iwcm, //
+        },
         rsiw::queues::Queues,
-        time::timer::Timer, //
+        time::{
+            Expires,
+            Timer, //
+        },
     },
-    qp::QpTable,
+    qp::QpTable, //
 };
+use core::num::Saturating;
 use kernel::{
+    impl_has_work,
     new_work,
     prelude::*,
     str::CString,
     sync::{
         new_mutex,
         new_spinlock,
+        rcu::synchronize_rcu,
         Arc,
         Mutex,
         SpinLock, //
     },
-    workqueue::Work,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
 };
 
 /// The driver's part of the core's device: what its objects have in common, its queue pairs and
@@ -48,7 +66,7 @@ pub(crate) struct Rnic {
     #[pin]
     removal: Work<Self>,
     #[pin]
-    watch: Work<Self, { removal::WATCH }>,
+    watch: Work<Self, { WATCH }>,
     /// Runs out when the removal has waited so long that the log says for whom.
     #[pin]
     grace: Timer<Self>,
@@ -99,5 +117,150 @@ impl Rnic {
         if !matches!(*self.stage.lock(), Stage::Gone) {
             *slot = Some(files);
         }
+    }
+}
+
+/// Milliseconds at most for connections to end. Nothing of that depends on peers.
+const END_MS: u32 = 5_000;
+/// Milliseconds between lines in the log that say for whom a removal waits.
+const GRACE_MS: u32 = 10_000;
+/// Milliseconds at most for consumers to clean up behind connects that failed.
+const CLEANUP_MS: u32 = 2_000;
+/// Milliseconds between looks at that.
+const LOOK_MS: u32 = 10;
+/// Identifies the work item that logs that; the other one begins the removal.
+const WATCH: u64 = 1;
+
+/// How far the removal is.
+enum Stage {
+    Used,
+    /// The core asks consumers to let go.
+    Leaving,
+    /// The core is done with the device.
+    Gone,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Rnic { self.removal }
+    impl HasWork<Self, WATCH> for Rnic { self.watch }
+}
+
+/// Waits until consumers have cleaned up, [`CLEANUP_MS`] at most.
+fn wait_until(is_clean: impl Fn() -> bool) {
+    for _ in 0..CLEANUP_MS / LOOK_MS {
+        if is_clean() {
+            break;
+        }
+        fsleep(Delta::from_millis(LOOK_MS.into()));
+    }
+}
+
+impl Rnic {
+    /// Has the device removed, as the interface is gone for good and no stream will hear of its
+    /// peer any more. May be called with the RTNL held, and waits for nobody.
+    pub(crate) fn interface_gone(self: &Arc<Self>) {
+        // Not on the queue of connections, whose end it waits for.
+        let _ = self.dev.queues().patient.enqueue::<_, 0>(self.clone());
+    }
+
+    /// Ends what consumers have under way, and lets nothing new begin, before the core removes the
+    /// device. Waits for that, though not for ever.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        self.cm.close();
+        self.qps.for_each(|qp| qp.lost());
+        self.cm.end_all(END_MS);
+        iwcm::flush_events(self.dev.handle());
+        self.await_cleanup();
+        let mut stage = self.stage.lock();
+        if matches!(*stage, Stage::Used) {
+            *stage = Stage::Leaving;
+            Timer::start(self, GRACE_MS);
+        }
+    }
+
+    /// Waits until consumers in the kernel whose connects failed have cleaned up. The core does not
+    /// wait for that: its stock of completion queues goes with the device, whether they have
+    /// returned theirs or not.
+    fn await_cleanup(&self) {
+        wait_until(|| {
+            let (mut known, mut unconnected) = (Saturating(0), false);
+            self.qps.for_each(|qp| {
+                known += 1;
+                unconnected |= qp.is_unconnected_of_kernel();
+            });
+            // Those that are being destroyed are counted, though not known any more.
+            !unconnected && self.dev.limits().qps.used() == known.0
+        });
+        // Completion queues follow queue pairs at once.
+        synchronize_rcu();
+    }
+
+    /// Waits until consumers in the kernel have given up their protection domains. The core does
+    /// not wait for that: it frees what it keeps of the device, and some (rtrs) do it behind the
+    /// last thing that it waits for.
+    fn await_domains(&self) {
+        wait_until(|| self.dev.limits().pds.used() == 0);
+        // The core strikes a domain off its list at once when the driver has given it up.
+        synchronize_rcu();
+    }
+
+    /// Ends all that is left of the device, with which the core is done.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.await_domains();
+        *self.stage.lock() = Stage::Gone;
+        let files = self.files.lock().take();
+        drop(files);
+        Timer::stop(self);
+        self.cm.close_all();
+        self.dev.close_log();
+    }
+
+    /// Logs who has not let go yet.
+    fn warn_of_users(&self) {
+        let mut qps = Saturating(0u32);
+        self.qps.for_each(|qp| {
+            if qp.is_of_kernel() {
+                qps += 1;
+            }
+        });
+        let (Saturating(qps), listeners) = (qps, self.cm.listeners());
+        let handle = self.dev.handle();
+        pr_info!(
+            "{handle}: removal waits for consumers: queue pairs {qps}, listeners {listeners}\n"
+        );
+    }
+}
+
+impl WorkItem for Rnic {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.leave();
+        this.dev.handle().unregister();
+    }
+}
+
+impl WorkItem<WATCH> for Rnic {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let stage = this.stage.lock();
+        if !matches!(*stage, Stage::Leaving) {
+            return;
+        }
+        Timer::start(&this, GRACE_MS);
+        drop(stage);
+        this.warn_of_users();
+    }
+}
+
+impl Expires for Rnic {
+    fn timer(&self) -> &Timer<Self> {
+        &self.grace
+    }
+
+    fn expired(this: Arc<Self>) {
+        let queues = this.dev.queues().clone();
+        let _ = queues.patient.enqueue::<_, WATCH>(this);
     }
 }

@@ -16,23 +16,26 @@ use crate::{
             ResizeSrqReq,
             ResizeSrqResp, //
         },
-        CreateSrqResp, HasElements, Rings, Rqe,
+        CreateSrqResp,
+        HasElements,
+        Rings,
+        Rqe, //
     },
     ffi::{
         mm::ring::SharedRing,
         rdma::{
             attr::SrqAttr,
-            details::Details,
             driver::{
                 SrqChange,
                 SrqInit, //
             },
             handle::SrqHandle,
             mmap::MmapEntry,
+            stats::Details,
             udata::Udata,
-            wr::RecvChain,
+            wr::RecvChain, //
         },
-        task::process::memory_for,
+        task::memory_for, //
     },
     limits::{
         Quota,
@@ -43,7 +46,10 @@ use crate::{
     pd::Pd,
     proto::receiver::Recv,
     queue::{
-        offer::Offer,
+        posted::{
+            Offer,
+            Slots, //
+        },
         rq::{
             BadRecv,
             KernelRq,
@@ -51,8 +57,7 @@ use crate::{
             UserRq, //
         },
         sgl::SgList,
-        shared::new_ring,
-        slots::Slots,
+        shared::new_ring, //
     },
     watched::{
         Watch,

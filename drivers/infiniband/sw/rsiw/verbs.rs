@@ -12,7 +12,10 @@ use crate::{
             self,
             Features, //
         },
-        AllocContextResp, CreateCqResp, RegMrReq, RegMrResp,
+        AllocContextResp,
+        CreateCqResp,
+        RegMrReq,
+        RegMrResp, //
     },
     cm,
     counts::Counts,
@@ -30,7 +33,6 @@ use crate::{
                 Qpn,
                 SrqAttr, //
             },
-            details::Details,
             driver::{
                 CqInit,
                 Driver,
@@ -58,6 +60,7 @@ use crate::{
                 DmaMemory,
                 FastMemory, //
             },
+            stats::Details,
             udata::Udata,
             wc::WcRoom,
             wr::{
@@ -89,7 +92,7 @@ use crate::{
         Qp, //
     },
     rnic::Rnic,
-    srq::Srq,
+    srq::Srq, //
 };
 use core::num::Wrapping;
 use kernel::{

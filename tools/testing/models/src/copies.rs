@@ -135,7 +135,7 @@ const WITHOUT: &[Without] = &[
         "octets of a program",
     ),
     without(
-        "ffi/net/numbers.rs",
+        "ffi/net/socket.rs",
         "smp_mb(Read);",
         "TCP has the other side, under its locks",
     ),
@@ -157,19 +157,19 @@ const WITHOUT: &[Without] = &[
         "lets one caller have the entry",
     ),
     without(
-        "ffi/rdma/object.rs",
+        "ffi/rdma/handle.rs",
         "inner }.store(inner.into_raw(), Release)",
         OBJECT,
     ),
     without(
-        "ffi/rdma/object.rs",
+        "ffi/rdma/handle.rs",
         "handle }.store(handle.into_raw(), Release)",
         OBJECT,
     ),
-    without("ffi/rdma/object.rs", "inner }.load(Acquire)", OBJECT),
-    without("ffi/rdma/object.rs", "handle }.load(Acquire)", OBJECT),
+    without("ffi/rdma/handle.rs", "inner }.load(Acquire)", OBJECT),
+    without("ffi/rdma/handle.rs", "handle }.load(Acquire)", OBJECT),
     without(
-        "ffi/rdma/object.rs",
+        "ffi/rdma/handle.rs",
         "xchg(core::ptr::null(), Full)",
         "nobody else uses it then",
     ),

@@ -17,18 +17,16 @@ use super::{
 };
 use crate::{
     ffi::{
-        mm::{
-            position::Position,
-            ring::{
-                RingEntry,
-                SharedRing, //
-            },
+        mm::ring::{
+            Position,
+            RingEntry,
+            SharedRing, //
         },
         rdma::{
             attr::AccessFlags,
             wr::Binding, //
         },
-        rsiw::uapi,
+        rsiw::uapi, //
     },
     proto::request::{
         Operation,
@@ -40,7 +38,7 @@ use crate::{
             Stag,
             TaggedOffset, //
         },
-        rdmap::ImmediateData,
+        rdmap::ImmediateData, //
     },
 };
 use core::mem::{

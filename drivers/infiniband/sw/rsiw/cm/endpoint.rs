@@ -7,27 +7,25 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    dial::Dial,
-    lines::{
-        InLine,
-        Line,
-        Lines,
-        Spot, //
-    },
+    calls::Dial,
     listener::Listener,
     registry::{
         Entry,
         Registry, //
     },
     turns::{
+        InLine,
         InTurn,
+        Line,
+        Lines,
+        Spot,
         Turns, //
     },
 };
 use crate::{
     device::Device,
     ffi::{
-        mm::payer::Payer,
+        mm::scope::Payer,
         net::{
             tls::Handshake,
             Callbacks,
@@ -37,16 +35,16 @@ use crate::{
             TcpSocket, //
         },
         rdma::{
-            details::Details,
             iwcm::{
                 Addresses,
                 CallId,
                 CmId,
                 ConsumerId, //
             },
+            stats::Details, //
         },
-        task::process::Process,
-        time::timer::{
+        task::Process,
+        time::{
             Expires,
             Timer, //
         },
@@ -102,7 +100,7 @@ use kernel::{
         SpinLock,
         SpinLockIrq, //
     },
-    workqueue::Work,
+    workqueue::Work, //
 };
 
 /// How long a handshake of TLS may wait for others, in milliseconds.

@@ -10,19 +10,19 @@ use super::{
         Endpoint,
         Endpoints, //
     },
-    turns::Turns,
+    turns::Turns, //
 };
 use crate::{
     ffi::{
         rdma::{
-            details::Details,
             iwcm::{
                 CallId,
                 CmId,
                 Event, //
             },
+            stats::Details, //
         },
-        time::clock,
+        time, //
     },
     proto::crowd::{
         Crowd,
@@ -84,7 +84,7 @@ fn crowd(places: usize) -> Result<Crowd<KVec<Place>>> {
 }
 
 fn place(source: Source, number: usize) -> Place {
-    Place::new(source, number, clock::now() / NS_PER_MS)
+    Place::new(source, number, time::now() / NS_PER_MS)
 }
 
 impl Listener {

@@ -16,12 +16,12 @@ use super::{
         EndpointState,
         Security, //
     },
-    lines::{
+    listener::Listener,
+    registry::Entry,
+    turns::{
         Line,
         WAIT_MS, //
     },
-    listener::Listener,
-    registry::Entry, //
 };
 use crate::{
     ffi::net::{
@@ -40,7 +40,7 @@ use crate::{
             Opening,
             OPENING, //
         },
-        Short,
+        Short, //
     },
 };
 use kernel::{

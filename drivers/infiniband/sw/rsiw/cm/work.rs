@@ -11,12 +11,12 @@ use super::{
         EndpointState,
         Security, //
     },
-    lines::WAIT_MS,
     outputs::code,
+    turns::WAIT_MS, //
 };
 use crate::{
     ffi::{
-        mm::noio::NoIo,
+        mm::scope::NoIo,
         net::{
             tls::Side,
             TcpSocket,
@@ -33,7 +33,7 @@ use crate::{
             EndpointNote, //
         },
     },
-    wire::mpa,
+    wire::mpa, //
 };
 use kernel::{
     prelude::*,
@@ -41,7 +41,7 @@ use kernel::{
         Arc,
         MutexGuard, //
     },
-    workqueue::WorkItem,
+    workqueue::WorkItem, //
 };
 
 impl WorkItem for Endpoint {

@@ -34,7 +34,7 @@ use crate::{
             Ring, //
         },
     },
-    queue::slots::Slots,
+    queue::posted::Slots, //
 };
 use core::num::Saturating;
 use kernel::{

@@ -25,22 +25,20 @@ use crate::{
         Rings, //
     },
     ffi::{
-        mm::{
-            position::Position,
-            ring::{
-                SharedRing,
-                SharedWord, //
-            },
-            shmem::SharedMemory,
+        mm::ring::{
+            Position,
+            SharedMemory,
+            SharedRing,
+            SharedWord, //
         },
         module::Loaded,
         rdma::{
             mmap::MmapEntry,
             udata::Udata, //
         },
-        time::clock,
+        time, //
     },
-    proto::receiver::Extra,
+    proto::receiver::Extra, //
 };
 use core::mem::size_of;
 use kernel::{
@@ -338,7 +336,7 @@ impl Completion {
             }
         };
         let (timestamp, wallclock) = if kind.timestamps {
-            (clock::now(), clock::wall())
+            (time::now(), time::wall())
         } else {
             (0, 0)
         };

@@ -13,7 +13,7 @@
 use crate::ffi::{
     rdma::handle::CqHandle,
     rsiw::queues::Queues,
-    task::context::{
+    task::{
         is_softirq,
         NoSoftirq, //
     },

@@ -4,13 +4,13 @@
 //! processes map.
 //!
 //! - [`page::PageSlice`] is a piece of pinned memory of a consumer. Its owner, a peer and this host
-//!   access it without a lock, so there is never a reference to the octets: the functions of `copy`
-//!   copy them, and place the last octet last.
-//! - `kmem` cuts memory that a consumer in the kernel names by its address into such pieces.
-//! - [`shmem::SharedMemory`] is memory of the driver that a process maps; [`ring`] is typed access
+//!   access it without a lock, so there is never a reference to the octets: they are
+//!   copied, the last octet last. Memory that a consumer in the kernel names by its address is cut
+//!   into such pieces, too.
+//! - [`ring::SharedMemory`] is memory of the driver that a process maps; [`ring`] is typed access
 //!   to queues there, by copy, with indices that cannot lead outside.
-//! - [`noio::NoIo`] keeps allocations of a thread from starting input and output.
-//! - [`payer::Payer`] is the memory cgroup that pays for what a work item allocates.
+//! - [`scope::NoIo`] keeps allocations of a thread from starting input and output.
+//! - [`scope::Payer`] is the memory cgroup that pays for what a work item allocates.
 //!
 //! # Lifetimes and context
 //!
@@ -22,12 +22,12 @@
 //! # What it does not do
 //!
 //! [`ring`] has the layout that iWARP providers of user space use: entries with flags that say who
-//! owns them. A driver with other rings writes them on [`shmem::SharedMemory`].
+//! owns them. A driver with other rings writes them on [`ring::SharedMemory`].
 //!
 //! # Examples
 //!
 //! ```
-//! use crate::ffi::mm::{noio::NoIo, page::PageSlice};
+//! use crate::ffi::mm::{page::PageSlice, scope::NoIo};
 //! use kernel::prelude::*;
 //!
 //! /// Copies the first octets of `piece` out, for a consumer that may be a file system.
@@ -39,12 +39,7 @@
 //! }
 //! ```
 
-pub(super) mod copy;
-pub(super) mod kmem;
 pub(crate) mod movable;
-pub(crate) mod noio;
+pub(crate) mod scope;
 pub(crate) mod page;
-pub(crate) mod payer;
-pub(crate) mod position;
 pub(crate) mod ring;
-pub(crate) mod shmem;

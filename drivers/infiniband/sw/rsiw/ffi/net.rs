@@ -16,11 +16,10 @@
 //!
 //! Each file uses those above it in this list only:
 //!
-//! - `addr`, `netdev` with `notifier`, `state`, `hooks`; `skb`; `chunk` with `batch`: what is
-//!   around sockets, and knows of none;
-//! - `socket`: a TCP socket; `locked`: what its lock gives access to;
-//! - `lock` (who gets the lock), `guarded`, `numbers`: what takes both; `tls`;
-//! - `callbacks`, then `listen`: handlers, and sockets that have them.
+//! - `netdev`, `skb`, `batch`: what is around sockets, and knows of none;
+//! - `socket` and `lock`, which refer to each other: a TCP socket, who gets its lock, and what the
+//!   lock gives access to;
+//! - `tls`; `callbacks`: handlers, and sockets that have them.
 //!
 //! # Lifetimes
 //!
@@ -82,61 +81,52 @@
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h),
 //! [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
-mod addr;
 mod batch;
 mod callbacks;
-mod chunk;
-mod guarded;
-mod hooks;
-mod listen;
 mod lock;
-mod locked;
 pub(crate) mod netdev;
-mod notifier;
-mod numbers;
 mod skb;
 mod socket;
-mod state;
 pub(crate) mod tls;
 
-pub(in crate::ffi) use self::addr::Storage;
 #[cfg(CONFIG_KUNIT = "y")]
-pub(crate) use self::chunk::{
+pub(crate) use self::batch::{
     Chunk,
     SHORT_LEN, //
 };
+pub(in crate::ffi) use self::netdev::Storage;
 pub(crate) use self::{
     batch::{
+        ChunkPool,
         Mark,
         TxBatch, //
     },
     callbacks::{
         Callbacks,
+        ListenHandler,
+        ListenSocket,
         StreamEvent,
         StreamHandler, //
     },
-    chunk::ChunkPool,
-    guarded::LockedBySock,
-    listen::{
-        ListenHandler,
-        ListenSocket, //
+    lock::{
+        HeldSock,
+        LockedBySock,
+        LockedSock, //
     },
-    lock::HeldSock,
-    locked::LockedSock,
-    notifier::{
+    netdev::{
         NetdevEvent,
         NetdevHandler,
         NetdevNotifier, //
     },
-    numbers::TcpNumbers,
     skb::{
         Reach,
         SkbChunk, //
     },
     socket::{
         SendFlags,
+        TcpNumbers,
         TcpSocket,
+        TcpState,
         Ways, //
     },
-    state::TcpState,
 };

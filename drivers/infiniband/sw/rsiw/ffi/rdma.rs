@@ -9,14 +9,14 @@
 //!
 //! | For | Module |
 //! |-----|--------|
-//! | making, finding and removing devices; `rdma link add` | [`device`], [`link`] |
+//! | making, finding and removing devices; `rdma link add` | [`device`] |
 //! | attributes of devices, ports and queues | [`attr`] |
 //! | calls of processes: their private parts, and rings that they map | [`udata`], [`mmap`] |
 //! | memory of processes and of DMA buffers; of consumers in the kernel | [`umem`], [`kmr`] |
 //! | requests and completions of consumers in the kernel | [`wr`], [`wc`] |
 //! | completion handlers and events | [`handle`] |
 //! | connections of iWARP | [`iwcm`] |
-//! | counters; what `rdma resource show -dd` tells | [`counts`], [`stats`], [`details`] |
+//! | counters; what `rdma resource show -dd` tells | [`stats`] |
 //!
 //! # Lifetimes
 //!
@@ -95,18 +95,13 @@
 
 pub(crate) mod attr;
 pub(super) mod callbacks;
-pub(crate) mod counts;
-pub(crate) mod details;
 pub(crate) mod device;
 pub(crate) mod driver;
 mod extent;
 pub(crate) mod handle;
 pub(crate) mod iwcm;
 pub(crate) mod kmr;
-pub(crate) mod link;
 pub(crate) mod mmap;
-mod object;
-mod owner;
 pub(crate) mod stats;
 pub(crate) mod udata;
 pub(crate) mod umem;

@@ -23,11 +23,11 @@ use super::{
 };
 use crate::{
     ffi::{
+        hash::SipKey,
         module::Loaded,
-        random::SipKey,
         sync::rcu_table::RcuTable, //
     },
-    wire::ddp::Stag,
+    wire::ddp::Stag, //
 };
 use kernel::{
     alloc::Flags,

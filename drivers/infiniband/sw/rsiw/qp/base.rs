@@ -23,14 +23,14 @@ use crate::{
     cq::Cq,
     device::Device,
     ffi::{
-        mm::payer::Payer,
+        mm::scope::Payer,
         rdma::{
             attr::{
                 AccessFlags,
                 QpCap,
                 Qpn, //
             },
-            handle::QpHandle,
+            handle::QpHandle, //
         },
     },
     mr::{
@@ -39,7 +39,7 @@ use crate::{
             Binder,
             Party, //
         },
-        PdId,
+        PdId, //
     },
     notes::{
         Noticeboard,
@@ -76,7 +76,7 @@ use crate::{
         Watch,
         Watched, //
     },
-    wire::ddp::Msn,
+    wire::ddp::Msn, //
 };
 use kernel::{
     prelude::*,

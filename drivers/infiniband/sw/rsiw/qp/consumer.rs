@@ -18,14 +18,14 @@ use crate::{
             SharedWord, //
         },
         rdma::mmap::MmapEntry,
-        task::process::{
+        task::{
             is_kernel_thread,
             Identity, //
         },
     },
-    queue::{
-        offer::Made,
-        slots::Slots, //
+    queue::posted::{
+        Made,
+        Slots, //
     },
 };
 use kernel::{

@@ -32,7 +32,7 @@ use crate::{
             IbQpState,
             QpModify, //
         },
-        task::process::Process,
+        task::Process, //
     },
     limits::MAX_READS,
     proto::{

@@ -36,7 +36,12 @@ use crate::{
             self,
             Features, //
         },
-        CreateQpResp, HasElements, Rings, Rqe, SendEntry, Sqe,
+        CreateQpResp,
+        HasElements,
+        Rings,
+        Rqe,
+        SendEntry,
+        Sqe, //
     },
     cq::{
         Cq,
@@ -44,8 +49,8 @@ use crate::{
     },
     ffi::{
         mm::{
-            payer::Payer,
-            ring::SharedRing, //
+            ring::SharedRing,
+            scope::Payer, //
         },
         rdma::{
             attr::{
@@ -54,16 +59,16 @@ use crate::{
                 Qpn, //
             },
             handle::QpHandle,
-            udata::Udata,
+            udata::Udata, //
         },
         rsiw::queues::Queues as WorkQueues,
-        task::process::{
+        task::{
             memory_for,
             Identity, //
         },
         time::{
             hrtimer::ShortTimer,
-            timer::Timer, //
+            Timer, //
         },
     },
     limits::{
@@ -95,10 +100,13 @@ use crate::{
         },
     },
     srq::Srq,
-    watched::Watched,
+    watched::Watched, //
 };
 use kernel::{
-    new_mutex, new_spinlock, new_spinlock_irq, new_work,
+    new_mutex,
+    new_spinlock,
+    new_spinlock_irq,
+    new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -106,7 +114,7 @@ use kernel::{
             AtomicFlag,
             Relaxed, //
         },
-        Arc,
+        Arc, //
     },
 };
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     ffi::time::{
         hrtimer::ShortTimer,
-        timer::Timer, //
+        Timer, //
     },
     proto::{
         notes::QpNote,

@@ -22,9 +22,9 @@ use crate::{
             QpCap,
             QpQuery, //
         },
-        details::Details,
+        stats::Details, //
     },
-    proto::state::QpState,
+    proto::state::QpState, //
 };
 use kernel::{
     prelude::*,

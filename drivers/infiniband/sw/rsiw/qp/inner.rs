@@ -14,7 +14,10 @@ use super::{
     tx::TxState, //
 };
 use crate::{
-    ffi::{net::Callbacks, time::timer::Timer},
+    ffi::{
+        net::Callbacks,
+        time::Timer, //
+    },
     proto::{
         drain::Relook,
         failure::Failure,
@@ -23,7 +26,7 @@ use crate::{
             Notes,
             QpNote, //
         },
-        schedule::Doorbells,
+        schedule::Doorbells, //
     },
 };
 use kernel::{

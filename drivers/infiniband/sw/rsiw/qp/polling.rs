@@ -7,7 +7,6 @@
 
 mod poller;
 
-pub(super) use self::poller::Poller;
 use super::{
     effects::After,
     inner::Inner,
@@ -16,10 +15,10 @@ use super::{
 use crate::ffi::{
     rsiw::queues::Queues,
     task::{
-        context,
+        self,
         serving::Serves, //
     },
-    time::clock,
+    time, //
 };
 use kernel::{
     prelude::*,
@@ -33,6 +32,8 @@ use kernel::{
         ArcBorrow, //
     },
 };
+
+pub(super) use self::poller::Poller;
 
 /// What one look at the ring has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +75,14 @@ impl Qp {
     /// Polls the ring for `us` microseconds at most, and ends early if the processor is wanted or a
     /// signal is pending. Returns whether a request was taken out.
     fn poll_for_a_while(self: &Arc<Self>, us: u32) -> bool {
-        let end = clock::now().saturating_add(u64::from(us).saturating_mul(1000));
+        let end = time::now().saturating_add(u64::from(us).saturating_mul(1000));
         loop {
             match self.poll_once() {
                 Seen::Taken => return true,
                 Seen::Waiting => return false,
                 Seen::Nothing => {}
             }
-            if clock::now() >= end || context::is_wanted() || current!().signal_pending() {
+            if time::now() >= end || task::is_wanted() || current!().signal_pending() {
                 return false;
             }
             cpu_relax();

@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{
     ffi::{
-        mm::noio::NoIo,
+        mm::scope::NoIo,
         rdma::wr::{
             RecvChain,
             SendChain, //
         },
-        task::context,
+        task, //
     },
     proto::{
         schedule::{
@@ -26,7 +26,7 @@ use crate::{
             Reason,
             WORTH, //
         },
-        state::Post,
+        state::Post, //
     },
 };
 use kernel::{
@@ -124,8 +124,8 @@ impl Qp {
             return Err(EINVAL);
         };
         let result = kernel.posted.post(chain);
-        let may_wait = context::may_sleep();
-        let may_send = (may_wait || context::is_preemptible()) && !context::is_low_priority();
+        let may_wait = task::may_sleep();
+        let may_send = (may_wait || task::is_preemptible()) && !task::is_low_priority();
         match may_send {
             true => self.queue(self.payer.pays(|| self.send_posted(may_wait))),
             // The consumer may have disabled interrupts, or have locks that its handlers take.

@@ -18,7 +18,7 @@ use super::{
         user::Posted,
         Records, //
     },
-    Qp,
+    Qp, //
 };
 use crate::{
     abi::own::{
@@ -35,7 +35,7 @@ use crate::{
             attr::QpCap,
             udata::Udata, //
         },
-        task::process::memory_for,
+        task::memory_for, //
     },
     limits::MAX_WR,
     queue::{

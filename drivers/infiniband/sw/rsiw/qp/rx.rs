@@ -22,12 +22,12 @@ use super::{
 use crate::{
     cq::Completion,
     ffi::{
-        crc::crc32c,
+        hash::crc32c,
         net::{
             self,
             SkbChunk, //
         },
-        rsiw::params,
+        rsiw::params, //
     },
     mr::{
         access::Access,
@@ -75,7 +75,7 @@ use crate::{
         },
         setup::Params,
         state::QpState,
-        train::Train,
+        train::Train, //
     },
     queue::sgl::SgList,
     wire::{
@@ -86,7 +86,7 @@ use crate::{
         fpdu::Crc,
         rdmap::ReadRequest,
         terminate::TermError,
-        Short,
+        Short, //
     },
 };
 use kernel::{

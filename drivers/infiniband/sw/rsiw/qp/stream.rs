@@ -13,7 +13,7 @@ use super::{
     rx::{
         Intake,
         Receiving, //
-    }, //
+    },
 };
 use crate::{
     ffi::{
@@ -27,7 +27,7 @@ use crate::{
             TcpSocket,
             TcpState, //
         },
-        time::timer::{
+        time::{
             Expires,
             Timer, //
         },

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     ffi::{
-        crc::crc32c,
+        hash::crc32c,
         mm::page::PageSlice,
         net::{
             self,
@@ -30,10 +30,10 @@ use crate::{
             Broken,
             Piece,
             Refused,
-            SendFlags, //
-            Transport,
+            SendFlags,
+            Transport, //
         },
-        tuning::TX_BATCH,
+        tuning::TX_BATCH, //
     },
     wire::fpdu::{
         Crc,

@@ -22,16 +22,14 @@ use super::{
 };
 use crate::{
     ffi::{
-        mm::noio::NoIo,
+        mm::scope::NoIo,
         time::{
             hrtimer::{
                 ExpiresSoon,
                 ShortTimer, //
             },
-            timer::{
-                Expires,
-                Timer, //
-            },
+            Expires,
+            Timer, //
         },
     },
     proto::{

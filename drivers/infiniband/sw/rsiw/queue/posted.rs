@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue of requests that kernel consumers post: private memory of a fixed size.
+//! A queue of requests that kernel consumers post: private memory of a fixed size, whose taken
+//! slots are counted. Also the offer to map the ring of a process's queue.
 //!
 //! A send queue has more slots than the consumer asked for ([`send_slots`]), a receive queue has as
 //! many as that.
@@ -8,15 +9,18 @@
 //! Context: any, under the lock of whoever has the queue; creation sleeps.
 #![forbid(unsafe_code)]
 
-use super::{
-    sgl::slots,
-    slots::Slots, //
-};
+use super::sgl::slots;
 use crate::{
-    abi::Sge,
-    ffi::rdma::wr::{
-        Element,
-        Elements, //
+    abi::{
+        own::ResizeStep,
+        Sge, //
+    },
+    ffi::rdma::{
+        mmap::MmapEntry,
+        wr::{
+            Element,
+            Elements, //
+        },
     },
     limits::MAX_WR,
     proto::ring::{
@@ -24,11 +28,22 @@ use crate::{
         Ring, //
     },
 };
-use core::num::Saturating;
+use core::{
+    num::Saturating,
+    ops::DerefMut, //
+};
 use kernel::{
     num::casts::u32_as_usize,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        new_mutex,
+        Arc,
+        Mutex, //
+    },
 };
 
 /// Returns the number of slots of a send queue for which a kernel consumer has asked for `asked`.
@@ -184,4 +199,103 @@ pub(crate) fn copy_elements(
         total += u64::from(len);
     }
     Ok((count, total.0))
+}
+
+/// Slots of a queue that are taken. A request has one until the consumer has polled its completion,
+/// or until it succeeded if it makes none (V-WR-6 to 8, V-SRQ-10).
+pub(crate) struct Slots(Atomic<u32>);
+
+impl Slots {
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?)
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        u32_as_usize(self.0.load(Relaxed))
+    }
+
+    pub(super) fn take(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Frees a slot.
+    pub(crate) fn free(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Rings that a process had made, to map them before its queues move there; one set at most. They
+/// are charged to the process as those in use are.
+pub(crate) struct Made<M>(Option<M>);
+
+impl<M> Made<M> {
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Takes a step of a resize. Returns the rings that the queues are to move to, if they are to,
+    /// which are not kept any more whatever becomes of that. Fails as `make`, or with `EINVAL` if
+    /// none were made.
+    pub(crate) fn take_step(
+        &mut self,
+        step: ResizeStep,
+        make: impl FnOnce() -> Result<M>,
+    ) -> Result<Option<M>> {
+        match step {
+            ResizeStep::Whole => make().map(Some),
+            ResizeStep::Make => {
+                self.0 = Some(make()?);
+                Ok(None)
+            }
+            ResizeStep::Move => self.0.take().ok_or(EINVAL).map(Some),
+        }
+    }
+
+    /// Frees them, as the queues are being destroyed.
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// By what a process maps the ring of its queue; nothing for kernel consumers.
+#[pin_data]
+pub(crate) struct Offer<M> {
+    /// Held while the queue is resized.
+    #[pin]
+    offered: Mutex<Offered<M>>,
+}
+
+/// What an [`Offer`] protects.
+pub(crate) struct Offered<M> {
+    pub(crate) entry: Option<MmapEntry>,
+    pub(crate) made: Made<M>,
+}
+
+impl<M: Unpin> Offer<M> {
+    pub(crate) fn new(entry: Option<MmapEntry>) -> impl PinInit<Self> {
+        let offered = Offered {
+            entry,
+            made: Made::NONE,
+        };
+        pin_init!(Self {
+            offered <- new_mutex!(offered, "rsiw::Offer::offered"),
+        })
+    }
+
+    /// Returns the offset by which the process maps the ring, or 0.
+    pub(crate) fn key(&self) -> u64 {
+        self.offered().entry.as_ref().map_or(0, MmapEntry::key)
+    }
+
+    /// Returns what is offered, and keeps others from resizing the queue meanwhile.
+    pub(crate) fn offered(&self) -> impl DerefMut<Target = Offered<M>> + '_ {
+        self.offered.lock()
+    }
+
+    /// Ends the offer, as the queue is being destroyed. The memory stays while it is mapped.
+    pub(crate) fn close(&self) {
+        let mut offered = self.offered();
+        offered.made.forget();
+        if let Some(entry) = &offered.entry {
+            entry.remove();
+        }
+    }
 }

@@ -13,9 +13,9 @@ use crate::{
         HasElements,
         Sge, //
     },
-    ffi::mm::{
-        position::Position,
-        ring::SharedRing, //
+    ffi::mm::ring::{
+        Position,
+        SharedRing, //
     },
 };
 use core::{

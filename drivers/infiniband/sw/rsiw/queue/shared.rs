@@ -16,13 +16,11 @@ use crate::{
         HasElements, //
     },
     ffi::{
-        mm::{
-            position::Position,
-            ring::{
-                SharedRing,
-                SharedWord, //
-            },
-            shmem::SharedMemory, //
+        mm::ring::{
+            Position,
+            SharedMemory,
+            SharedRing,
+            SharedWord, //
         },
         module::Loaded,
         rdma::{

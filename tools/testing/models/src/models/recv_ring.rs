@@ -2,7 +2,7 @@
 
 //! The receive queue of a process: the library, which fills entries and calls nobody, meets whoever
 //! takes them out as messages come; and where the queue is flushed, of which a word tells it, it
-//! calls. Copies of `user/librsiw/qp.c`, `queue/rq/user.rs` and `qp/base.rs`; how both read and
+//! calls. Copies of `user/librsiw/qp.c`, `queue/rq.rs` and `qp/base.rs`; how both read and
 //! write flags is in `send_ring`, and how the kernel writes the word in `look_word`.
 
 use crate::{check::check, copies::Copied, models::Plain};
@@ -19,17 +19,17 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/queue/rq/user.rs",
+        file: "drivers/infiniband/sw/rsiw/queue/rq.rs",
         from: "    fn has_next(",
         lines: &["self.ring.flags(self.get) & wqe::VALID != 0"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/queue/rq/user.rs",
+        file: "drivers/infiniband/sw/rsiw/queue/rq.rs",
         from: "    fn consume(",
         lines: &["self.ring.set_flags(self.get, 0);", "self.get.advance();"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/queue/rq/user.rs",
+        file: "drivers/infiniband/sw/rsiw/queue/rq.rs",
         from: "    pub(crate) fn take(",
         lines: &[
             "if !self.has_next() {",

@@ -36,15 +36,15 @@ const fn begins(file: &'static str, from: &'static str) -> Copied {
 
 pub(crate) const COPIED: &[Copied] = &[
     begins(
-        "drivers/infiniband/sw/rsiw/cm/active.rs",
+        "drivers/infiniband/sw/rsiw/cm/request.rs",
         "pub(super) fn connect(",
     ),
     begins(
-        "drivers/infiniband/sw/rsiw/cm/passive.rs",
+        "drivers/infiniband/sw/rsiw/cm/request.rs",
         "pub(super) fn create(",
     ),
     Copied {
-        file: "drivers/infiniband/sw/rsiw/cm/passive.rs",
+        file: "drivers/infiniband/sw/rsiw/cm/request.rs",
         from: "pub(super) fn accept(",
         lines: &[
             "let result = answer(&this, qps, id, param);",
@@ -52,7 +52,7 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/cm/passive.rs",
+        file: "drivers/infiniband/sw/rsiw/cm/request.rs",
         from: "pub(super) fn reject(",
         lines: &["this.state.lock()", "Endpoint::kick(this);"],
     },

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pieces of pinned memory that others may write at any time.
+//! Pieces of pinned memory that others may write at any time, and the copies in and out of it.
 //!
 //! The owner of a memory region, a peer's RDMA Writes and this host's placement all access the same
-//! bytes without a lock. So there is never a Rust reference to them: the functions of `copy.rs`
-//! copy bytes in and out.
+//! bytes without a lock. So there is never a Rust reference to them. Programs wait for a message by
+//! looking at its last octet, so the order of the copies matters, and they are made here only
+//! (`tools/lint/gates.py`).
+//!
+//! Consumers in the kernel name memory by its address ([`KernelPieces`]). The device has no DMA, so
+//! what `ib_dma_map_*` yields is the kernel address itself: of the direct map, where a stretch is
+//! one piece, or of `vmalloc`, where each page is a piece of its own.
 //!
 //! Context: any.
 
-use super::copy;
 use crate::ffi::raw::{
     b,
     h, //
 };
 use core::{
     marker::PhantomData,
+    num::Saturating,
     ptr::NonNull, //
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::atomic::{
         atomic_load,
@@ -133,7 +139,7 @@ impl<'a> PageSlice<'a> {
             return Err(EINVAL);
         }
         // SAFETY: by the invariants there are as many bytes as in `out`, which is the driver's own.
-        unsafe { copy::fetch(out, self.as_ptr()) };
+        unsafe { fetch(out, self.as_ptr()) };
         Ok(())
     }
 
@@ -144,7 +150,7 @@ impl<'a> PageSlice<'a> {
         let len = src.len as usize;
         let ptr = self.range(at, len)?;
         // SAFETY: `range` returned memory that holds as many bytes as `src`.
-        unsafe { copy::place(ptr, src.as_ptr(), len) };
+        unsafe { place(ptr, src.as_ptr(), len) };
         Ok(())
     }
 
@@ -153,7 +159,7 @@ impl<'a> PageSlice<'a> {
     pub(crate) fn copy_in(&self, at: u32, src: &[u8]) -> Result {
         let ptr = self.range(at, src.len())?;
         // SAFETY: `range` returned memory that holds as many bytes as `src`.
-        unsafe { copy::place(ptr, src.as_ptr(), src.len()) };
+        unsafe { place(ptr, src.as_ptr(), src.len()) };
         Ok(())
     }
 
@@ -212,3 +218,89 @@ impl<'a> Word<'a> {
 compile_error!("page descriptors must be virtually contiguous (SPARSEMEM_VMEMMAP)");
 #[cfg(not(CONFIG_64BIT))]
 compile_error!("all memory must be in the direct map (64BIT)");
+
+/// Copies `len` octets to a consumer's memory, in order: see `helpers/copy.c`. They may overlap.
+///
+/// # Safety
+///
+/// `from` is readable and `to` writable for `len` octets, by accesses that bear concurrent ones.
+#[inline(always)]
+pub(in crate::ffi) unsafe fn place(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: by the caller's promise; C puts up with concurrent accesses.
+    unsafe { h::place(to, from, len) };
+}
+
+/// Fills `to` with octets that others may write meanwhile. Each is read once, in any order.
+///
+/// # Safety
+///
+/// `from` is readable for `to.len()` octets, by accesses that bear concurrent writes, and none of
+/// them is one of `to`.
+#[inline(always)]
+pub(in crate::ffi) unsafe fn fetch(to: &mut [u8], from: *const u8) {
+    // Bound: under a spin lock, the inline data of a request ([`KERNEL_MAX_INLINE`]).
+    // SAFETY: by the caller's promise; C's `memcpy` puts up with concurrent writes.
+    unsafe { b::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+}
+
+/// A stretch of kernel memory, cut into pieces. It ends early where an address is no memory.
+///
+/// # Invariants
+///
+/// What of the `left` bytes from `addr` on is kernel memory stays allocated during `'a`.
+pub(in crate::ffi) struct KernelPieces<'a> {
+    addr: u64,
+    left: Saturating<u32>,
+    _memory: PhantomData<&'a [u8]>,
+}
+
+impl KernelPieces<'_> {
+    /// Cuts `len` bytes from `addr` on.
+    ///
+    /// # Safety
+    ///
+    /// A consumer in the kernel has named the memory, and keeps it as long as the result and what
+    /// it yields exist.
+    pub(in crate::ffi) unsafe fn new(addr: u64, len: u32) -> Self {
+        // INVARIANT: by the caller's promise.
+        Self {
+            addr,
+            left: Saturating(len),
+            _memory: PhantomData,
+        }
+    }
+
+    /// Returns whether all of the stretch was yielded.
+    pub(in crate::ffi) fn is_done(&self) -> bool {
+        self.left.0 == 0
+    }
+}
+
+impl<'a> Iterator for KernelPieces<'a> {
+    type Item = PageSlice<'a>;
+
+    fn next(&mut self) -> Option<PageSlice<'a>> {
+        if self.left.0 == 0 {
+            return None;
+        }
+        let mut linear = false;
+        let addr = usize::try_from(self.addr).ok()?;
+        let ptr = core::ptr::without_provenance(addr);
+        // SAFETY: the function looks at the address only.
+        let page = NonNull::new(unsafe { h::kernel_page(ptr, &mut linear) })?;
+        let offset = addr % PAGE_SIZE;
+        let len = if linear {
+            self.left.0
+        } else {
+            // CAST: a page's size fits 32 bits.
+            self.left.0.min((PAGE_SIZE - offset) as u32)
+        };
+        self.addr = self.addr.checked_add(len.into())?;
+        self.left -= len;
+        // SAFETY: the piece starts in `page`, and ends there or lies in the direct map, where
+        // descriptors are adjacent. By the invariant it stays allocated. A consumer may have what
+        // it names written to.
+        // CAST: less than a page's size.
+        unsafe { PageSlice::from_raw(page, offset as u32, len, true) }
+    }
+}

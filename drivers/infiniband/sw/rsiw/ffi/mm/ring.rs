@@ -4,12 +4,17 @@
 //!
 //! A process may write any byte at any time (T-3). So nothing here returns a reference into the
 //! memory, each read is one volatile pass into private memory, and indices are masked so that none
-//! leads outside.
+//! leads outside. A [`Position`] is the number of an entry among all that the queue has had; it
+//! wraps.
 //!
-//! Context: any. Users of a ring in the kernel exclude each other; nothing here does.
+//! Context: any; users of a ring in the kernel exclude each other. Allocation and release of the
+//! memory sleep; [`SharedMemory`] may also be dropped in softirq, but not with interrupts disabled
+//! or under a spinlock (`vfree`).
 
-use super::position::Position;
-use super::shmem::SharedMemory;
+use crate::ffi::{
+    module::Loaded,
+    raw::h, //
+};
 use core::{
     marker::PhantomData,
     mem::{
@@ -18,8 +23,17 @@ use core::{
         size_of_val,
         MaybeUninit, //
     },
+    ops::{
+        Add,
+        Sub, //
+    },
+    ptr::NonNull, //
 };
 use kernel::{
+    page::{
+        page_align,
+        PAGE_SIZE, //
+    },
     prelude::*,
     sync::{
         atomic::{
@@ -279,5 +293,107 @@ impl SharedWord {
     pub(crate) fn store(&self, value: u32) {
         // SAFETY: as in `load`.
         unsafe { atomic_store(self.ptr(), value, Relaxed) };
+    }
+}
+
+/// Zeroed pages, freed with the last reference, that count for the memory cgroup of the process
+/// that asked for them. A process that maps them holds references of its own to the pages.
+///
+/// # Invariants
+///
+/// `ptr` came from `__vmalloc` and has `size` bytes, a multiple of the page size. Processes may
+/// read and write them at any time, also after they were freed. `owner` frees them.
+pub(crate) struct SharedMemory {
+    owner: NonNull<c_void>,
+    ptr: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the memory belongs to no thread; all access goes through volatile or atomic operations.
+unsafe impl Send for SharedMemory {}
+// SAFETY: see above.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// Allocates at least `len` bytes. Returns `EINVAL` if that is zero or overflows, or `ENOMEM`.
+    pub(crate) fn new(len: usize, _loaded: Loaded) -> Result<Arc<Self>> {
+        let size = page_align(len).ok_or(EINVAL)?;
+        if size < PAGE_SIZE {
+            return Err(EINVAL);
+        }
+        let mut ptr = core::ptr::null_mut();
+        // SAFETY: any size may be asked for; `ptr` is writable.
+        let owner = unsafe { h::shared_alloc(size, &mut ptr) };
+        // INVARIANT: freshly allocated with this size, which was rounded up above.
+        let this = Self {
+            owner: NonNull::new(owner).ok_or(ENOMEM)?,
+            ptr: NonNull::new(ptr.cast()).ok_or(ENOMEM)?,
+            size,
+        };
+        Ok(Arc::new(this, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// Returns the length in bytes, of whole pages.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Returns the address of the first byte. It is valid for volatile and atomic access of
+    /// [`SharedMemory::size`] bytes as long as `self` lives.
+    pub(in crate::ffi) fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: by the invariant it frees the memory, which nobody in the kernel uses any more.
+        unsafe { h::shared_free(self.owner.as_ptr()) };
+    }
+}
+
+/// The number of one of these things.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position(u32);
+
+impl Position {
+    pub(crate) const FIRST: Self = Self(0);
+
+    /// Returns the position that has this [`Position::number`].
+    pub(crate) const fn of(number: u32) -> Self {
+        Self(number)
+    }
+
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn advance(&mut self) {
+        *self = *self + 1;
+    }
+}
+
+impl Add<u32> for Position {
+    type Output = Self;
+
+    fn add(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+}
+
+impl Sub<u32> for Position {
+    type Output = Self;
+
+    fn sub(self, count: u32) -> Self {
+        Self(self.0.wrapping_sub(count))
+    }
+}
+
+/// Counts from an earlier position up to this one.
+impl Sub for Position {
+    type Output = u32;
+
+    fn sub(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
     }
 }

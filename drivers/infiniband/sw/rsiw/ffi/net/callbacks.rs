@@ -2,6 +2,9 @@
 
 //! Callbacks of sockets, as calls of a handler's methods.
 //!
+//! The *hooks* of a socket are what TCP calls when something happens to it (`sk_data_ready` and
+//! others). A socket keeps those that it was created with, for when those of a handler go.
+//!
 //! A socket points to its handler while a guard exists. Callbacks read the pointer, and use the
 //! handler, with the socket's `sk_callback_lock` taken for reading. A guard's `drop` takes it for
 //! writing, and so waits for those in progress.
@@ -9,33 +12,32 @@
 //! Handlers of different types follow one another on a connection's socket. TCP fetches and calls a
 //! callback with the socket's lock held, so callbacks are exchanged under that lock as well: none
 //! is called that belongs to another type than the handler it finds. For a listener TCP does that
-//! without the lock. So a [`ListenSocket`](super::ListenSocket) has one handler only, and no other
-//! socket listens.
+//! without the lock. So a [`ListenSocket`] has one handler only, and no other socket listens.
 //!
-//! Callbacks run with bottom halves off: in softirq, or in process context from the backlog.
+//! Context: process, and no call waits for a peer. Callbacks run with bottom halves off: in
+//! softirq, or in process context from the backlog.
 
 use super::{
-    hooks::{
-        lock,
-        unlock,
-        Hooks, //
-    },
-    locked::LockedSock,
+    lock::LockedSock,
     socket::{
         Claim,
-        TcpSocket, //
+        TcpSocket,
+        TcpState, //
     },
-    state::TcpState, //
 };
-use crate::ffi::raw::{
-    b,
-    h, //
+use crate::ffi::{
+    mm::scope::Payer,
+    raw::{
+        b,
+        h, //
+    },
 };
 use core::{
     marker::PhantomData,
     ptr::NonNull, //
 };
 use kernel::{
+    error::to_result,
     prelude::*,
     sync::{
         Arc,
@@ -327,5 +329,181 @@ impl<H: StreamHandler> StreamHandler for OnTls<H> {
 
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
         H::state_change(this.handler.as_arc_borrow(), event);
+    }
+}
+
+type Hook = Option<unsafe extern "C" fn(*mut b::sock)>;
+
+#[derive(Clone, Copy)]
+pub(super) struct Hooks {
+    pub(super) state_change: Hook,
+    pub(super) data_ready: Hook,
+    pub(super) write_space: Hook,
+    pub(super) error_report: Hook,
+}
+
+impl Hooks {
+    /// Returns those that a socket has now.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a live socket whose hooks nobody changes.
+    pub(super) unsafe fn of(sk: NonNull<b::sock>) -> Self {
+        let sk = sk.as_ptr();
+        Self {
+            // SAFETY: the caller vouches for `sk`.
+            state_change: unsafe { (*sk).sk_state_change },
+            // SAFETY: as above.
+            data_ready: unsafe { (*sk).sk_data_ready },
+            // SAFETY: as above.
+            write_space: unsafe { (*sk).sk_write_space },
+            // SAFETY: as above.
+            error_report: unsafe { (*sk).sk_error_report },
+        }
+    }
+
+    /// Gives them to a socket.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a live socket for which the functions are made, and its locks are held by [`lock`].
+    pub(super) unsafe fn store(&self, sk: NonNull<b::sock>) {
+        let sk = sk.as_ptr();
+        // SAFETY: the caller vouches for `sk` and holds the lock that guards the fields.
+        unsafe { (*sk).sk_state_change = self.state_change };
+        // SAFETY: as above.
+        unsafe { (*sk).sk_data_ready = self.data_ready };
+        // SAFETY: as above.
+        unsafe { (*sk).sk_write_space = self.write_space };
+        // SAFETY: as above.
+        unsafe { (*sk).sk_error_report = self.error_report };
+    }
+
+    /// Gives them back to a socket.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a live socket for which the functions are made; this is process context, with
+    /// neither of its locks held.
+    pub(super) unsafe fn restore(&self, sk: NonNull<b::sock>) {
+        // SAFETY: by the caller's promise.
+        unsafe { lock(sk) };
+        // SAFETY: the locks were just taken.
+        unsafe { self.store(sk) };
+        // SAFETY: as above.
+        unsafe { unlock(sk) };
+    }
+}
+
+/// Takes the locks under which hooks and handler of a socket are exchanged.
+///
+/// # Safety
+///
+/// `sk` is a live socket; this is process context, with neither of its locks held.
+pub(super) unsafe fn lock(sk: NonNull<b::sock>) {
+    // SAFETY: by the caller's promise.
+    unsafe { h::lock_sock(sk.as_ptr()) };
+    // SAFETY: as above.
+    unsafe { h::sk_callback_write_lock(sk.as_ptr()) };
+}
+
+/// Drops the locks; what arrived meanwhile is taken in, and hooks are called in this context.
+///
+/// # Safety
+///
+/// The locks are held by [`lock`].
+pub(super) unsafe fn unlock(sk: NonNull<b::sock>) {
+    // SAFETY: by the caller's promise.
+    unsafe { h::sk_callback_write_unlock(sk.as_ptr()) };
+    // SAFETY: as above.
+    unsafe { b::release_sock(sk.as_ptr()) };
+}
+
+/// The receiver of a listener's events. Methods must not sleep.
+pub(crate) trait ListenHandler: Send + Sync + 'static {
+    /// Called when a connection may be waiting to be accepted.
+    fn incoming(this: ArcBorrow<'_, Self>);
+}
+
+/// A TCP socket that listens, and tells a handler of connections. Dropping it closes it.
+///
+/// It has this handler only: TCP may call a listener's callback that it fetched before a handler
+/// went away. Make and drop it in process context, outside the callbacks.
+///
+/// # Invariants
+///
+/// Nobody else has a reference to the socket.
+pub(crate) struct ListenSocket<H: ListenHandler>(Guard<H>);
+
+impl<H: ListenHandler> ListenSocket<H> {
+    /// Has `sock`, which is bound, listen. Fails with `EBUSY` if somebody else has a reference to
+    /// it, or with `EADDRINUSE` if another socket listens there.
+    pub(crate) fn listen(sock: Arc<TcpSocket>, handler: Arc<H>, backlog: u32) -> Result<Self> {
+        let this = Self::listen_below(sock, handler, backlog)?;
+        // TCP does not look where the bind was forced, and somebody else may have begun since.
+        if this.0.sock().is_contended() {
+            return Err(EADDRINUSE);
+        }
+        Ok(this)
+    }
+
+    /// As [`ListenSocket::listen`], after [`TcpSocket::bind_below`].
+    pub(crate) fn listen_below(
+        sock: Arc<TcpSocket>,
+        handler: Arc<H>,
+        backlog: u32,
+    ) -> Result<Self> {
+        let sock: Arc<TcpSocket> = Arc::from(Arc::into_unique_or_drop(sock).ok_or(EBUSY)?);
+        // SAFETY: the socket is live and nobody else uses it.
+        let originals = unsafe { Hooks::of(sock.sk()) };
+        let hooks = Hooks {
+            data_ready: Some(Self::data_ready),
+            ..originals
+        };
+        // INVARIANT: it was the only reference.
+        let this = Self(Guard::install_all(sock.claim()?, handler, &hooks)?);
+        let sock = this.0.sock();
+        let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
+        // SAFETY: the socket is live.
+        to_result(unsafe { b::kernel_listen(sock.sock().as_ptr(), backlog) })?;
+        Ok(this)
+    }
+
+    /// Takes a connection from the queue, `None` if there is none. `payer` pays for its buffers. In
+    /// a thread of the kernel.
+    pub(crate) fn accept(&self, payer: &Payer) -> Result<Option<Arc<TcpSocket>>> {
+        let mut sock = core::ptr::null_mut();
+        let listener = self.0.sock().sock().as_ptr();
+        // SAFETY: the socket listens and is live, as is the payer's group; `sock` is a place for the
+        // result.
+        let ret = unsafe { h::accept_for(listener, payer.as_ptr(), &mut sock) };
+        match to_result(ret) {
+            Ok(()) => {}
+            Err(e) if e == EAGAIN => return Ok(None),
+            Err(e) => return Err(e),
+        }
+        // SAFETY: the call above returned a new socket that nobody else knows.
+        let child = unsafe { TcpSocket::from_raw(sock) }?;
+        // It has inherited the listener's callbacks, though not the handler.
+        //
+        // SAFETY: the socket is live, and this is process context, without its locks.
+        unsafe { self.0.originals().restore(child.sk()) };
+        Ok(Some(Arc::new(child, GFP_KERNEL_ACCOUNT)?))
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_data_ready`, of the listener or of a socket made from it.
+    unsafe extern "C" fn data_ready(sk: *mut b::sock) {
+        // A child of the listener is left alone: its user data may be that of others, such as a BPF
+        // program.
+        //
+        // SAFETY: `sk` is live during its callbacks.
+        if TcpState::from_raw(unsafe { h::sk_state(sk) }) != TcpState::Listen {
+            return;
+        }
+        // SAFETY: this function is installed for `H` only, and what listens is the
+        // `ListenSocket<H>`, which has no other handler.
+        unsafe { with_handler::<H>(sk, H::incoming) };
     }
 }

@@ -1,25 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who gets the lock of a TCP socket: a process ([`TcpSocket::with_lock`]), or one that keeps
-//! others off for a moment, as softirq does when data arrives ([`HeldSock`]).
+//! The lock of a TCP socket: who gets it, and what may be done with it.
 //!
-//! Context: process. Bottom halves are off while a socket is held.
+//! A process gets it by [`TcpSocket::with_lock`]. A [`HeldSock`] keeps others off for a moment, as
+//! softirq does when data arrives. Both give a [`LockedSock`], with which received data is read in
+//! place, and which opens a [`LockedBySock`]: data of the driver that this lock guards, as
+//! `kernel::sync::LockedBy` has it for locks of the kernel crate.
+//!
+//! Context: process, with bottom halves off while a socket is held; or softirq and backlog inside
+//! the callbacks of a socket. What a socket with TLS has received is read in process context only.
 
 use super::{
     batch::TxBatch,
-    locked::LockedSock,
+    skb::SkbChunk,
     socket::{
         count,
+        error_of,
         send_with,
         SendFlags,
-        TcpSocket, //
+        TcpSocket,
+        TcpState, //
     },
 };
 use crate::ffi::raw::{
     b,
     h, //
 };
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
+    error::to_result,
     prelude::*,
     types::NotThreadSafe, //
 };
@@ -112,5 +125,268 @@ impl TcpSocket {
         // SAFETY: the lock is held by this function.
         unsafe { b::release_sock(sk.as_ptr()) };
         result
+    }
+}
+
+/// How much one call of [`LockedSock::read`] takes in at most from a socket with TLS: records with
+/// data, of any length, and arrivals meanwhile, which may be of records without any.
+const TURN: usize = 256;
+
+/// What is left of the [`TURN`] of the process that reads from a socket with TLS.
+///
+/// # Invariants
+///
+/// It is accessed with the lock of its socket held. TLS looks at `count` before each record.
+pub(super) struct Turn(UnsafeCell<b::read_descriptor_t>);
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self(UnsafeCell::new(pin_init::zeroed()))
+    }
+
+    /// Counts what has arrived.
+    ///
+    /// # Safety
+    ///
+    /// The lock of the socket is held.
+    pub(super) unsafe fn arrived(&self) {
+        // SAFETY: valid, and nobody else accesses it, by the invariant.
+        unsafe { spend(self.0.get()) };
+    }
+}
+
+/// # Safety
+///
+/// `desc` is valid, and nobody else accesses it.
+unsafe fn spend(desc: *mut b::read_descriptor_t) {
+    // SAFETY: by the caller's promise.
+    unsafe { (*desc).count = (*desc).count.saturating_sub(1) };
+}
+
+/// Proof that the lock of a TCP socket is held, and access to what the lock protects.
+///
+/// # Invariants
+///
+/// `sk` is a live TCP socket whose lock is held during `'a`, by the process or by softirq
+/// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant,
+/// and who gets a proof is a function for any `'a`, so that two proofs cannot be exchanged.
+///
+/// With `turn`, which is the socket's, that has TLS, and a process has it.
+pub(crate) struct LockedSock<'a> {
+    sk: NonNull<b::sock>,
+    turn: Option<&'a Turn>,
+    _lock: PhantomData<fn(&'a ()) -> &'a ()>,
+    _not_send: PhantomData<*mut ()>,
+}
+
+struct ReadContext<'f, F> {
+    take: &'f mut F,
+    /// In whose queue the buffers are; `None` if TLS has made them.
+    sk: Option<NonNull<b::sock>>,
+    stopped: bool,
+}
+
+impl<'a> LockedSock<'a> {
+    /// # Safety
+    ///
+    /// `sk` is a live TCP socket whose lock is held for as long as the value is used. The caller
+    /// uses no other value for it meanwhile, and shows the value to one function that takes it for
+    /// any `'a`. With `turn`, which is the socket's, that has TLS, and a process has the lock.
+    pub(super) unsafe fn new(sk: NonNull<b::sock>, turn: Option<&'a Turn>) -> Self {
+        // INVARIANT: the caller vouches for it.
+        Self {
+            sk,
+            turn,
+            _lock: PhantomData,
+            _not_send: PhantomData,
+        }
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut b::sock {
+        self.sk.as_ptr()
+    }
+
+    pub(crate) fn state(&self) -> TcpState {
+        // SAFETY: `sk` is live by the type invariants.
+        TcpState::from_raw(unsafe { h::sk_state(self.sk.as_ptr()) })
+    }
+
+    /// Returns whether the peer's FIN was received. Octets in front of it may still be unread.
+    pub(crate) fn peer_fin(&self) -> bool {
+        // SAFETY: `sk` is live by the type invariants.
+        unsafe { h::tcp_has_fin(self.sk.as_ptr()) }
+    }
+
+    /// Returns the error that ended the connection, if one did.
+    pub(crate) fn error(&self) -> Option<Error> {
+        // SAFETY: `sk` is live by the type invariants.
+        error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
+    }
+
+    /// Hands received octets to `take`, in order. Returns how many it took, or an error of TCP's.
+    ///
+    /// `take` returns how many octets of a chunk it took. If those are not all, reading stops and
+    /// the rest stays in the socket. Reading also stops behind the peer's FIN.
+    ///
+    /// TLS takes in between what has come meanwhile, for which callbacks run. This returns why it
+    /// did not go on: zero if `take` stopped, or behind the FIN; `EAGAIN` if there is no whole
+    /// record; `EINTR` after as much as there may be in one call, when the caller has to come back
+    /// without being told; `EINVAL` in front of a record that is no data, for which see
+    /// [`TcpSocket::take_notice`]; other errors if there will be nothing more.
+    ///
+    /// [`TcpSocket::take_notice`]: super::TcpSocket::take_notice
+    pub(crate) fn read<F>(&mut self, take: F) -> Result<usize>
+    where
+        F: FnMut(&SkbChunk<'_>) -> usize,
+    {
+        self.read_in_turn(TURN, take)
+    }
+
+    /// As [`LockedSock::read`], with `most` in the place of [`TURN`].
+    #[inline(always)]
+    fn read_in_turn<F>(&mut self, most: usize, mut take: F) -> Result<usize>
+    where
+        F: FnMut(&SkbChunk<'_>) -> usize,
+    {
+        let mut context = ReadContext {
+            take: &mut take,
+            sk: self.turn.is_none().then_some(self.sk),
+            stopped: false,
+        };
+        let mut desc = b::read_descriptor_t {
+            count: 1,
+            ..pin_init::zeroed()
+        };
+        desc.arg.data = (&raw mut context).cast();
+        let sk = self.sk.as_ptr();
+        let Some(turn) = self.turn else {
+            // SAFETY: the socket is live and locked by the type invariants; `actor::<F>` gets the
+            // context it expects, which outlives the call.
+            let n = unsafe { b::tcp_read_sock(sk, &mut desc, Some(actor::<F>)) };
+            return usize::try_from(n).or_else(|_| to_result(n).map(|()| 0));
+        };
+        desc.count = most;
+        // SAFETY: the lock is held by the type invariants.
+        unsafe { *turn.0.get() = desc };
+        loop {
+            // SAFETY: as above, and a process has the socket.
+            let n = unsafe { h::tls_read_sock(sk, turn.0.get(), Some(actor::<F>)) };
+            to_result(n.min(0))?;
+            // Behind octets that were taken, the reason comes with the next call.
+            if n == 0 {
+                break;
+            }
+        }
+        // SAFETY: as above.
+        let is_turn_over = unsafe { (*turn.0.get()).count } == 0 && !context.stopped;
+        if is_turn_over {
+            Err(EINTR)
+        } else {
+            Ok(0)
+        }
+    }
+
+    /// Copies received octets to `data`. Returns how many, zero for the peer's FIN or at the end of
+    /// the connection, or `EAGAIN` if nothing is there; with TLS, other errors of
+    /// [`LockedSock::read`] as well.
+    pub(crate) fn recv(&mut self, data: &mut [u8]) -> Result<usize> {
+        let mut copied = 0;
+        // One record, so that an error behind it is left for the next call.
+        let read = self.read_in_turn(1, |chunk| {
+            let room = data.get_mut(copied..).unwrap_or_default();
+            let len = chunk.len().min(room.len());
+            let to = room.get_mut(..len).unwrap_or_default();
+            let taken = chunk.copy_to(0, to).map_or(0, |()| len);
+            copied = copied.saturating_add(taken);
+            taken
+        });
+        if copied > 0 {
+            return Ok(copied);
+        }
+        read?;
+        if self.peer_fin() || self.state() == TcpState::Closed {
+            Ok(0)
+        } else {
+            Err(EAGAIN)
+        }
+    }
+}
+
+/// The actor of `tcp_read_sock`, and of what stands for it in TLS.
+///
+/// # Safety
+///
+/// `desc.arg.data` is a `ReadContext<F>` that nobody else uses; `skb` holds `offset + len` octets.
+unsafe extern "C" fn actor<F>(
+    desc: *mut b::read_descriptor_t,
+    skb: *mut b::sk_buff,
+    offset: c_uint,
+    len: usize,
+) -> c_int
+where
+    F: FnMut(&SkbChunk<'_>) -> usize,
+{
+    // SAFETY: the descriptor is the one `read` passed, where `data` is the active member.
+    let data = unsafe { (*desc).arg.data };
+    // SAFETY: `data` is the context of `read`, borrowed there for nothing else meanwhile.
+    let context = unsafe { &mut *data.cast::<ReadContext<'_, F>>() };
+    let (false, Ok(chunk_len), Some(skb)) =
+        (context.stopped, u32::try_from(len), NonNull::new(skb))
+    else {
+        return 0;
+    };
+    if chunk_len == 0 {
+        return 0;
+    }
+    // SAFETY: the buffer holds the octets, and is the first of the queue of the socket that `read`
+    // has, which is locked, or this call's own. Its total length is a `c_uint` that TCP and TLS keep
+    // far below `c_int::MAX`.
+    let chunk = unsafe { SkbChunk::new(context.sk, skb, offset, chunk_len) };
+    if context.sk.is_none() {
+        // SAFETY: TLS has passed the descriptor on, and does not access it meanwhile.
+        unsafe { spend(desc) };
+    }
+    let taken = (context.take)(&chunk).min(len);
+    context.stopped = taken < len;
+    c_int::try_from(taken).unwrap_or(0)
+}
+
+/// A value that only the holder of one socket's lock can access.
+///
+/// # Invariants
+///
+/// A reference to `value` is only made from a borrowed [`LockedSock`] of the socket at `sk`, for as
+/// long as that is borrowed.
+pub(crate) struct LockedBySock<T> {
+    /// Only compared.
+    sk: NonNull<b::sock>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `sk` is only compared, and whoever has the whole value has the only reference to it.
+unsafe impl<T: Send> Send for LockedBySock<T> {}
+// SAFETY: by the invariant one thread at a time gets at `value`: the holder of a socket's lock.
+unsafe impl<T: Send> Sync for LockedBySock<T> {}
+
+impl<T> LockedBySock<T> {
+    pub(crate) fn new(sock: &TcpSocket, value: T) -> Self {
+        // INVARIANT: there is no reference yet.
+        Self {
+            sk: sock.sk(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Returns the value; `None` if `sk` is another socket.
+    #[inline]
+    pub(crate) fn get<'a>(&'a self, sk: &'a mut LockedSock<'_>) -> Option<&'a mut T> {
+        if sk.as_ptr() != self.sk.as_ptr() {
+            return None;
+        }
+        // INVARIANT: `sk` is borrowed for as long as the reference lives.
+        // SAFETY: by the invariants of `LockedSock` nobody else has one of the same socket, and the
+        // lock orders what was done before. If the socket is another one at the address of the
+        // first, the first is gone, and so are all references that were made from it.
+        Some(unsafe { &mut *self.value.get() })
     }
 }

@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network devices. Any context.
+//! Network devices, their changes, and socket addresses: C's `sockaddr_storage` to and from
+//! [`SocketAddr`].
+//!
+//! Context: any. Callbacks about changes run in process context under RTNL.
 
 use crate::ffi::raw::{
     b,
     h, //
 };
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    net::{
+        IpAddr,
+        Ipv4Addr,
+        Ipv6Addr,
+        SocketAddr,
+        SocketAddrV4,
+        SocketAddrV6, //
+    },
+    pin::Pin,
+    ptr::NonNull, //
+};
 use kernel::{
+    error::to_result,
     fmt,
     prelude::*,
     sync::aref::AlwaysRefCounted,
@@ -187,5 +203,197 @@ impl DeviceName {
 impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(core::str::from_utf8(self.as_bytes()).unwrap_or("?"))
+    }
+}
+
+/// What happened to a network device, as far as anybody here asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetdevEvent {
+    /// The device is being removed, or moved to another namespace.
+    Unregister,
+    /// The hardware address changed.
+    ChangeAddr,
+}
+
+impl NetdevEvent {
+    fn from_raw(event: usize) -> Option<Self> {
+        Some(match u32::try_from(event).ok()? {
+            b::netdev_cmd_NETDEV_UNREGISTER => Self::Unregister,
+            b::netdev_cmd_NETDEV_CHANGEADDR => Self::ChangeAddr,
+            _ => return None,
+        })
+    }
+}
+
+/// The receiver of events of network devices.
+pub(crate) trait NetdevHandler {
+    /// Called under RTNL, for devices of all namespaces.
+    fn event(event: NetdevEvent, ndev: &NetDevice);
+}
+
+/// A registration of `H`, ended by dropping it (process context, RTNL not held).
+///
+/// # Invariants
+///
+/// `nb` is registered.
+#[pin_data(PinnedDrop)]
+pub(crate) struct NetdevNotifier<H: NetdevHandler> {
+    #[pin]
+    nb: Opaque<b::notifier_block>,
+    _handler: PhantomData<H>,
+}
+
+// SAFETY: the notifier block is touched by its registration only, which any thread may end.
+unsafe impl<H: NetdevHandler> Send for NetdevNotifier<H> {}
+// SAFETY: nothing is accessible through a shared reference.
+unsafe impl<H: NetdevHandler> Sync for NetdevNotifier<H> {}
+
+impl<H: NetdevHandler> NetdevNotifier<H> {
+    /// Registers `H`. Process context, RTNL not held.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            // INVARIANT: an error of the registration is one of this initialiser.
+            nb <- Opaque::try_ffi_init(|slot: *mut b::notifier_block| {
+                let nb = b::notifier_block {
+                    notifier_call: Some(Self::callback),
+                    ..pin_init::zeroed()
+                };
+                // SAFETY: `slot` is valid for writing.
+                unsafe { slot.write(nb) };
+                // SAFETY: the block is initialised and stays in place until `drop` unregisters it.
+                to_result(unsafe { b::register_netdevice_notifier(slot) })
+            }),
+            _handler: PhantomData,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// To be called as a netdevice notifier.
+    unsafe extern "C" fn callback(
+        _nb: *mut b::notifier_block,
+        event: usize,
+        info: *mut c_void,
+    ) -> c_int {
+        if let Some(event) = NetdevEvent::from_raw(event) {
+            // SAFETY: netdevice notifiers get a `struct netdev_notifier_info`.
+            let ndev = unsafe { h::netdev_notifier_info_to_dev(info) };
+            // SAFETY: the device lives at least until the notifier returns.
+            H::event(event, unsafe { NetDevice::from_raw(ndev) });
+        }
+        0
+    }
+}
+
+#[pinned_drop]
+impl<H: NetdevHandler> PinnedDrop for NetdevNotifier<H> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: registered by the type invariants; an error cannot occur for such a block.
+        unsafe { b::unregister_netdevice_notifier(self.nb.get()) };
+    }
+}
+
+/// A `struct sockaddr_storage`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(crate) struct Storage(pub(super) b::__kernel_sockaddr_storage);
+
+// SAFETY: it is octets; the pointer among its members is there for the alignment only.
+unsafe impl Send for Storage {}
+// SAFETY: as above.
+unsafe impl Sync for Storage {}
+
+impl Storage {
+    pub(crate) const fn zeroed() -> Self {
+        Storage(pin_init::zeroed())
+    }
+
+    pub(in crate::ffi) fn from_raw(raw: b::__kernel_sockaddr_storage) -> Self {
+        Storage(raw)
+    }
+
+    pub(in crate::ffi) fn into_raw(self) -> b::__kernel_sockaddr_storage {
+        self.0
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut b::__kernel_sockaddr_storage {
+        &raw mut self.0
+    }
+
+    /// Returns the C address of `addr`, and the length that socket calls want for it.
+    pub(crate) fn new(addr: &SocketAddr) -> (Self, usize) {
+        let mut storage = Self::zeroed();
+        let ptr = storage.as_mut_ptr();
+        match addr {
+            SocketAddr::V4(v4) => {
+                let sin = b::sockaddr_in {
+                    // CAST: address families are small constants.
+                    sin_family: b::AF_INET as u16,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: b::in_addr {
+                        s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                    },
+                    ..pin_init::zeroed()
+                };
+                // SAFETY: `sockaddr_storage` is larger than and at least as aligned as
+                // `sockaddr_in`, and any bytes are a valid value of it.
+                unsafe { ptr.cast::<b::sockaddr_in>().write(sin) };
+                (storage, size_of::<b::sockaddr_in>())
+            }
+            SocketAddr::V6(v6) => {
+                let sin6 = b::sockaddr_in6 {
+                    // CAST: address families are small constants.
+                    sin6_family: b::AF_INET6 as u16,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo().to_be(),
+                    sin6_addr: b::in6_addr {
+                        in6_u: b::in6_addr__bindgen_ty_1 {
+                            u6_addr8: v6.ip().octets(),
+                        },
+                    },
+                    sin6_scope_id: v6.scope_id(),
+                };
+                // SAFETY: as above, for `sockaddr_in6`.
+                unsafe { ptr.cast::<b::sockaddr_in6>().write(sin6) };
+                (storage, size_of::<b::sockaddr_in6>())
+            }
+        }
+    }
+
+    /// Returns the address if it is an IPv4 or IPv6 one. IPv4 addresses in IPv6 form become IPv4
+    /// addresses: the rest of the RDMA stack looks network devices up by them.
+    pub(crate) fn get(&self) -> Option<SocketAddr> {
+        let ptr = &raw const self.0;
+        // SAFETY: all bytes are initialised; the family comes first in each kind of address.
+        let family = unsafe { ptr.cast::<u16>().read() };
+        match u32::from(family) {
+            b::AF_INET => {
+                // SAFETY: `sockaddr_storage` is larger than and at least as aligned as
+                // `sockaddr_in`, which consists of integers.
+                let sin = unsafe { ptr.cast::<b::sockaddr_in>().read() };
+                Some(SocketAddr::V4(SocketAddrV4::new(
+                    Ipv4Addr::from(sin.sin_addr.s_addr.to_ne_bytes()),
+                    u16::from_be(sin.sin_port),
+                )))
+            }
+            b::AF_INET6 => {
+                // SAFETY: as above, for `sockaddr_in6`.
+                let sin6 = unsafe { ptr.cast::<b::sockaddr_in6>().read() };
+                // SAFETY: all members of the union are integers of the same total size.
+                let octets = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
+                let port = u16::from_be(sin6.sin6_port);
+                let ip = Ipv6Addr::from(octets);
+                Some(match ip.to_canonical() {
+                    IpAddr::V4(v4) => SocketAddr::V4(SocketAddrV4::new(v4, port)),
+                    IpAddr::V6(v6) => SocketAddr::V6(SocketAddrV6::new(
+                        v6,
+                        port,
+                        u32::from_be(sin6.sin6_flowinfo),
+                        sin6.sin6_scope_id,
+                    )),
+                })
+            }
+            _ => None,
+        }
     }
 }

@@ -6,9 +6,9 @@
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h)
 
 use crate::ffi::{
-    mm::{
-        copy,
-        page::PageSlice, //
+    mm::page::{
+        self,
+        PageSlice, //
     },
     raw::{
         b,
@@ -372,7 +372,7 @@ impl SkbChunk<'_> {
             return unsafe { self.copy_pieces(at, len, out) };
         };
         // SAFETY: by the invariant of `Span` the octets are there; the caller vouches for `out`.
-        unsafe { copy::place(out, from, len) };
+        unsafe { page::place(out, from, len) };
         Ok(())
     }
 
@@ -392,7 +392,7 @@ impl SkbChunk<'_> {
                 Some((from, left)) => {
                     let n = left.min(missing.0);
                     // SAFETY: as in `copy`.
-                    unsafe { copy::place(out, from, n) };
+                    unsafe { page::place(out, from, n) };
                     n
                 }
                 None => {
@@ -403,7 +403,7 @@ impl SkbChunk<'_> {
                     to_result(unsafe { b::skb_copy_bits(skb, offset, to.cast(), len) })?;
                     let n = usize::try_from(len)?;
                     // SAFETY: they are in `bounce` now; the caller vouches for `out`.
-                    unsafe { copy::place(out, to, n) };
+                    unsafe { page::place(out, to, n) };
                     n
                 }
             };

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP sockets of the kernel. Process context; no call waits for a peer.
+//! TCP sockets of the kernel: what they are asked and told, their state, and where their streams
+//! are in sequence numbers. No call waits for a peer.
+//!
+//! Context: process; state and sequence numbers in any. Without the socket's lock these may be
+//! outdated at once.
 
 use super::{
-    addr::Storage,
     batch::TxBatch,
-    locked::Turn,
-    netdev::NetDevice,
-    state::{
-        error_of,
-        TcpState, //
+    lock::{
+        LockedSock,
+        Turn, //
+    },
+    netdev::{
+        NetDevice,
+        Storage, //
     },
 };
 use crate::ffi::raw::{
@@ -30,6 +35,10 @@ use kernel::{
             Full,
             Relaxed,
             Release, //
+        },
+        barrier::{
+            smp_mb,
+            Read, //
         },
         Arc, //
     },
@@ -512,5 +521,121 @@ fn accepted(ret: c_int) -> Result<usize> {
             e if e == EAGAIN => Ok(0),
             e => Err(e),
         },
+    }
+}
+
+/// The state of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TcpState {
+    Connecting,
+    Established,
+    /// The peer sent its FIN, this side did not.
+    CloseWait,
+    /// This side sent its FIN (FIN-WAIT, CLOSING, LAST-ACK).
+    Closing,
+    /// Gone, or never set up.
+    Closed,
+    Listen,
+}
+
+impl TcpState {
+    pub(super) fn from_raw(state: c_int) -> Self {
+        let Ok(state) = u32::try_from(state) else {
+            return Self::Closed;
+        };
+        match state {
+            b::BPF_TCP_ESTABLISHED => Self::Established,
+            b::BPF_TCP_SYN_SENT | b::BPF_TCP_SYN_RECV | b::BPF_TCP_NEW_SYN_RECV => Self::Connecting,
+            b::BPF_TCP_CLOSE_WAIT => Self::CloseWait,
+            b::BPF_TCP_FIN_WAIT1
+            | b::BPF_TCP_FIN_WAIT2
+            | b::BPF_TCP_CLOSING
+            | b::BPF_TCP_LAST_ACK => Self::Closing,
+            b::BPF_TCP_LISTEN => Self::Listen,
+            _ => Self::Closed,
+        }
+    }
+}
+
+/// Returns the error of a socket whose `sk_err` is `err`.
+pub(super) fn error_of(err: c_int) -> Option<Error> {
+    match err.checked_neg() {
+        Some(errno) if errno < 0 => Some(Error::from_errno(errno)),
+        _ => None,
+    }
+}
+
+/// Where a stream is, in sequence numbers of TCP, read one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TcpNumbers {
+    /// The oldest that the peer has not acknowledged.
+    pub(crate) snd_una: u32,
+    /// The next to be sent.
+    pub(crate) snd_nxt: u32,
+    /// Behind the last that TCP was given.
+    pub(crate) write_seq: u32,
+    /// The next to be read.
+    pub(crate) copied_seq: u32,
+    /// The next that is awaited of the peer.
+    pub(crate) rcv_nxt: u32,
+}
+
+impl TcpNumbers {
+    /// Reads where the streams of two sockets are: of both what the peer has acknowledged, then of
+    /// both what was received, then what was written. Each number is as old as those read before
+    /// it, or newer.
+    pub(crate) fn of_both(a: &TcpSocket, b: &TcpSocket) -> (Self, Self) {
+        let read = || (a.numbers(), b.numbers());
+        let acknowledged = read();
+        // What is acknowledged was received before: so this is read later.
+        smp_mb(Read);
+        let received = read();
+        // What is received was written before.
+        smp_mb(Read);
+        let written = read();
+        let both = |acknowledged: Self, received: Self, written: Self| Self {
+            rcv_nxt: received.rcv_nxt,
+            write_seq: written.write_seq,
+            ..acknowledged
+        };
+        (
+            both(acknowledged.0, received.0, written.0),
+            both(acknowledged.1, received.1, written.1),
+        )
+    }
+}
+
+impl TcpSocket {
+    pub(crate) fn numbers(&self) -> TcpNumbers {
+        let mut n = TcpNumbers::default();
+        // SAFETY: the socket is live as long as `self`; the rest is ours.
+        unsafe {
+            h::tcp_numbers(
+                self.sk().as_ptr(),
+                &mut n.snd_una,
+                &mut n.snd_nxt,
+                &mut n.write_seq,
+                &mut n.copied_seq,
+                &mut n.rcv_nxt,
+            );
+        }
+        n
+    }
+
+    /// Returns the sequence number of the octet that is written next, which only the sender of this
+    /// socket changes.
+    #[inline]
+    pub(crate) fn written(&self) -> u32 {
+        // SAFETY: the socket is live.
+        unsafe { h::tcp_written(self.sk().as_ptr()) }
+    }
+}
+
+impl LockedSock<'_> {
+    /// Returns the sequence number of the octet that is read next.
+    #[inline]
+    pub(crate) fn read_up_to(&self) -> u32 {
+        // SAFETY: the socket is live by the type invariants.
+        unsafe { h::tcp_read_up_to(self.as_ptr()) }
     }
 }

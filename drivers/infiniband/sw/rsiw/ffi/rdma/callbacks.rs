@@ -4,19 +4,16 @@
 //! driver and converts back. Context: process, unless a callback says otherwise.
 
 mod cm;
-mod details;
 mod device;
 mod kernel;
 mod mr;
-mod qp;
 mod queue;
-mod srq;
 mod stats;
 
 use super::{
-    counts::Counts,
     driver::Driver,
-    object::Object, //
+    handle::Object,
+    stats::Counts, //
 };
 use crate::ffi::raw::b;
 use ::kernel::module::this_module;
@@ -97,16 +94,16 @@ impl<D: Driver> Vtable<D> {
         alloc_mw: optional!(D::HAS_ALLOC_MW, mr::alloc_mw::<D>),
         dealloc_mw: optional!(D::HAS_ALLOC_MW, mr::dealloc_mw::<D>),
 
-        create_srq: optional!(D::HAS_CREATE_SRQ, srq::create_srq::<D>),
-        modify_srq: optional!(D::HAS_CREATE_SRQ, srq::modify_srq::<D>),
-        query_srq: optional!(D::HAS_CREATE_SRQ, srq::query_srq::<D>),
-        destroy_srq: optional!(D::HAS_CREATE_SRQ, srq::destroy_srq::<D>),
+        create_srq: optional!(D::HAS_CREATE_SRQ, queue::create_srq::<D>),
+        modify_srq: optional!(D::HAS_CREATE_SRQ, queue::modify_srq::<D>),
+        query_srq: optional!(D::HAS_CREATE_SRQ, queue::query_srq::<D>),
+        destroy_srq: optional!(D::HAS_CREATE_SRQ, queue::destroy_srq::<D>),
         post_srq_recv: optional!(D::HAS_CREATE_SRQ, kernel::post_srq_recv::<D>),
 
-        create_qp: optional!(D::HAS_CREATE_QP, qp::create_qp::<D>),
-        modify_qp: optional!(D::HAS_CREATE_QP, qp::modify_qp::<D>),
-        query_qp: optional!(D::HAS_CREATE_QP, qp::query_qp::<D>),
-        destroy_qp: optional!(D::HAS_CREATE_QP, qp::destroy_qp::<D>),
+        create_qp: optional!(D::HAS_CREATE_QP, queue::create_qp::<D>),
+        modify_qp: optional!(D::HAS_CREATE_QP, queue::modify_qp::<D>),
+        query_qp: optional!(D::HAS_CREATE_QP, queue::query_qp::<D>),
+        destroy_qp: optional!(D::HAS_CREATE_QP, queue::destroy_qp::<D>),
         post_send: optional!(D::HAS_CREATE_QP, kernel::post_send::<D>),
         post_recv: optional!(D::HAS_CREATE_QP, kernel::post_recv::<D>),
 
@@ -121,11 +118,11 @@ impl<D: Driver> Vtable<D> {
         counter_update_stats: optional!(D::HAS_COUNT_IN, stats::counter_update_stats::<D>),
         counter_dealloc: optional!(D::HAS_COUNT_IN, stats::counter_dealloc::<D>),
 
-        fill_res_qp_entry: optional!(D::HAS_DESCRIBE_QP, details::fill_qp::<D>),
-        fill_res_cq_entry: optional!(D::HAS_DESCRIBE_CQ, details::fill_cq::<D>),
-        fill_res_srq_entry: optional!(D::HAS_DESCRIBE_SRQ, details::fill_srq::<D>),
-        fill_res_cm_id_entry: optional!(D::HAS_DESCRIBE_CM_ID, details::fill_cm_id::<D>),
-        fill_res_mr_entry: optional!(D::HAS_DESCRIBE_MR, details::fill_mr::<D>),
+        fill_res_qp_entry: optional!(D::HAS_DESCRIBE_QP, stats::fill_qp::<D>),
+        fill_res_cq_entry: optional!(D::HAS_DESCRIBE_CQ, stats::fill_cq::<D>),
+        fill_res_srq_entry: optional!(D::HAS_DESCRIBE_SRQ, stats::fill_srq::<D>),
+        fill_res_cm_id_entry: optional!(D::HAS_DESCRIBE_CM_ID, stats::fill_cm_id::<D>),
+        fill_res_mr_entry: optional!(D::HAS_DESCRIBE_MR, stats::fill_mr::<D>),
 
         iw_add_ref: Some(cm::iw_add_ref::<D>),
         iw_rem_ref: Some(cm::iw_rem_ref::<D>),

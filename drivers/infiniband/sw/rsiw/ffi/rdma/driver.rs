@@ -14,11 +14,6 @@ use super::{
         Qpn,
         SrqAttr, //
     },
-    counts::{
-        Counted,
-        Counts, //
-    },
-    details::Details,
     handle::{
         CqHandle,
         QpHandle,
@@ -34,6 +29,11 @@ use super::{
         DmaMemory,
         FastMemory,
         PdId, //
+    },
+    stats::{
+        Counted,
+        Counts,
+        Details, //
     },
     udata::Udata,
     wc::WcRoom,

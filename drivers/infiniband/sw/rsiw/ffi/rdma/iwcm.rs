@@ -12,12 +12,12 @@ use super::{
     },
 };
 use crate::ffi::{
+    hash,
     net::{
         netdev::NetDevice,
         Storage,
         TcpSocket, //
     },
-    random,
     raw::{
         b,
         h, //
@@ -237,7 +237,7 @@ impl<'a> CallId<'a> {
         }
         let mut octets = [0; 16];
         for (to, from) in octets.iter_mut().zip(
-            core::iter::repeat_with(random::random_u32).flat_map(u32::to_ne_bytes), //
+            core::iter::repeat_with(hash::random_u32).flat_map(u32::to_ne_bytes), //
         ) {
             *to = from;
         }

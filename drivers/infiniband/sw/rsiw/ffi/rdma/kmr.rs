@@ -14,12 +14,12 @@ use super::{
         Layout,
         Staging, //
     },
-    wr::Registration,
+    wr::Registration, //
 };
 use crate::ffi::{
-    mm::{
-        kmem::KernelPieces,
-        page::PageSlice, //
+    mm::page::{
+        KernelPieces,
+        PageSlice, //
     },
     sync::gate::{
         Gate,
@@ -27,7 +27,7 @@ use crate::ffi::{
         GatePtr,
         Gated, //
     },
-    task::process::memory_for,
+    task::memory_for, //
 };
 use core::{
     cell::UnsafeCell,

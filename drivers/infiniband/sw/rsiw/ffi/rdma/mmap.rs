@@ -11,12 +11,14 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: process.
 
 use super::{
-    handle::UcontextHandle,
-    object::Object,
+    handle::{
+        Object,
+        UcontextHandle, //
+    },
     udata::Udata, //
 };
 use crate::ffi::{
-    mm::shmem::SharedMemory,
+    mm::ring::SharedMemory,
     raw::{
         b,
         h, //
@@ -36,7 +38,7 @@ use kernel::{
         },
         Arc, //
     },
-    types::Opaque,
+    types::Opaque, //
 };
 
 /// First page offset for entries. The library takes page 0x90 for "nothing to map".

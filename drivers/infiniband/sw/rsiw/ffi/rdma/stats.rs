@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters as the core shows them (`struct rdma_hw_stats`).
+//! What the core shows of objects: counters (`struct rdma_hw_stats`), each with a copy per
+//! processor, and what `rdma resource show -dd` tells beyond what the core knows.
+//!
+//! The details are for everybody: neither the core nor the message, which has no sender, says
+//! whether the administrator asks. (A thread may write to a socket that another one opened.)
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
-//! [`include/rdma/rdma_counter.h`](srctree/include/rdma/rdma_counter.h). Context: process.
+//! [`include/rdma/rdma_counter.h`](srctree/include/rdma/rdma_counter.h),
+//! [`include/rdma/restrack.h`](srctree/include/rdma/restrack.h),
+//! [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
+//!
+//! Context: process, in the call of whoever asks. Counting: any.
 
-use super::counts::{
-    Counted,
-    Counts, //
+use crate::ffi::raw::{
+    b,
+    h, //
 };
-use crate::ffi::raw::b;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
+    error::to_result,
     prelude::*,
-    str::CStr, //
+    str::CStr,
+    sync::Arc, //
 };
 
 /// Milliseconds for which sysfs shows what it has read: the core's default.
@@ -55,4 +68,172 @@ pub(super) unsafe fn fill<C: Counted>(stats: *mut b::rdma_hw_stats, counts: &Cou
     }
     // CAST: at most 64.
     C::DESCS.len() as c_int
+}
+
+/// The counters of a driver.
+pub(crate) trait Counted: Copy + Send + Sync + 'static {
+    /// Describes all of them, at most 64, each at its index. A driver without counters names `()`,
+    /// and has no [`Driver::counts`](super::driver::Driver::counts).
+    const DESCS: &'static [StatDesc];
+
+    /// Returns the place in [`Counted::DESCS`].
+    fn index(self) -> usize;
+}
+
+impl Counted for () {
+    const DESCS: &'static [StatDesc] = &[];
+
+    fn index(self) -> usize {
+        0
+    }
+}
+
+/// A sum for each counter.
+///
+/// # Invariants
+///
+/// `sums` is a per-CPU area of [`Counts::LEN`] 64-bit numbers, which nobody else has.
+pub(crate) struct Counts<C> {
+    sums: NonNull<u64>,
+    _counters: PhantomData<C>,
+}
+
+// SAFETY: the area is accessed by per-CPU operations only, from any thread.
+unsafe impl<C> Send for Counts<C> {}
+// SAFETY: see above.
+unsafe impl<C> Sync for Counts<C> {}
+
+impl<C: Counted> Counts<C> {
+    const LEN: usize = {
+        assert!(!C::DESCS.is_empty() && C::DESCS.len() <= 64);
+        C::DESCS.len()
+    };
+
+    /// The marks that [`Counts::take`] heeds.
+    const MARKS: u64 = u64::MAX >> (64 - Self::LEN);
+
+    /// Makes counters that are all zero. Sleeps; fails with `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        // SAFETY: no requirements; process context.
+        let sums = NonNull::new(unsafe { h::counts_alloc(Self::LEN) }).ok_or(ENOMEM)?;
+        // INVARIANT: just allocated, with room for so many.
+        Ok(Arc::new(
+            Self {
+                sums,
+                _counters: PhantomData,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Moves those of `counts` here whose bit is set in `marks`, unless `counts` is too short.
+    #[inline(always)]
+    pub(crate) fn take(&self, counts: &mut [u64], marks: u64) {
+        if counts.len() >= Self::LEN {
+            let marks = marks & Self::MARKS;
+            // SAFETY: both arrays have `LEN` numbers, and no mark is beyond them.
+            unsafe { h::counts_take(self.sums.as_ptr(), counts.as_mut_ptr(), marks) };
+        }
+    }
+
+    pub(crate) fn add(&self, counter: C, n: u64) {
+        // SAFETY: there are `LEN` numbers.
+        unsafe { h::counts_add(self.sums.as_ptr(), Self::place(counter.index()), n) };
+    }
+
+    /// Returns the sum over all processors, with or without what is added meanwhile.
+    pub(crate) fn sum(&self, counter: C) -> u64 {
+        self.sum_at(counter.index())
+    }
+
+    pub(super) fn sum_at(&self, index: usize) -> u64 {
+        // SAFETY: there are `LEN` numbers.
+        unsafe { h::counts_sum(self.sums.as_ptr(), Self::place(index)) }
+    }
+
+    /// Returns the index of a counter's number: less than `LEN`, whatever the counter says.
+    #[inline(always)]
+    fn place(index: usize) -> usize {
+        index.min(const { Self::LEN - 1 })
+    }
+}
+
+impl<C> Drop for Counts<C> {
+    fn drop(&mut self) {
+        // SAFETY: by the invariant the area came from `counts_alloc`, and nobody uses it any more.
+        unsafe { h::counts_free(self.sums.as_ptr()) };
+    }
+}
+
+/// Where details go: pairs of a name and a value.
+///
+/// # Invariants
+///
+/// `msg` is a netlink message with an open nest of driver attributes.
+pub(crate) struct Details<'a> {
+    msg: *mut b::sk_buff,
+    _msg: PhantomData<&'a mut b::sk_buff>,
+}
+
+impl Details<'_> {
+    /// Adds a number. Fails with `EMSGSIZE` if there is no room, as do all of these.
+    pub(crate) fn number(&mut self, name: &CStr, value: impl Into<u64>) -> Result {
+        let name = name.as_char_ptr();
+        // SAFETY: by the invariant; the name is a C string.
+        to_result(unsafe { b::rdma_nl_put_driver_u64(self.msg, name, value.into()) })
+    }
+
+    pub(crate) fn count(&mut self, name: &CStr, value: usize) -> Result {
+        self.number(name, u64::try_from(value).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn hex(&mut self, name: &CStr, value: u64) -> Result {
+        let name = name.as_char_ptr();
+        // SAFETY: by the invariant; the name is a C string.
+        to_result(unsafe { b::rdma_nl_put_driver_u64_hex(self.msg, name, value) })
+    }
+
+    pub(crate) fn word(&mut self, name: &CStr, value: &CStr) -> Result {
+        let (name, value) = (name.as_char_ptr(), value.as_char_ptr());
+        // SAFETY: by the invariant; both are C strings.
+        to_result(unsafe { b::rdma_nl_put_driver_string(self.msg, name, value) })
+    }
+
+    pub(crate) fn flag(&mut self, name: &CStr, value: bool) -> Result {
+        self.word(name, if value { c"yes" } else { c"no" })
+    }
+}
+
+/// Lets `tell` add details to a message. Returns 0 or an error. After `EMSGSIZE` the core asks once
+/// more, with an empty message.
+///
+/// # Safety
+///
+/// `msg` is the message that the core passed to a callback, which goes on until this returns.
+pub(super) unsafe fn fill_details(
+    msg: *mut b::sk_buff,
+    tell: impl FnOnce(&mut Details<'_>) -> Result,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let nest = unsafe { h::driver_nest_start(msg) };
+    if nest.is_null() {
+        return EMSGSIZE.to_errno();
+    }
+    // INVARIANT: just opened.
+    let mut details = Details {
+        msg,
+        _msg: PhantomData,
+    };
+    match tell(&mut details) {
+        Ok(()) => {
+            // SAFETY: the nest is that of this message.
+            unsafe { h::driver_nest_end(msg, nest) };
+            0
+        }
+        Err(e) => {
+            // SAFETY: as above.
+            unsafe { h::driver_nest_cancel(msg, nest) };
+            e.to_errno()
+        }
+    }
 }

@@ -6,8 +6,10 @@
 
 use super::{
     driver::Driver,
-    object::Object,
-    owner::is_only, //
+    handle::{
+        is_only,
+        Object, //
+    },
 };
 use crate::ffi::raw::{
     b,

@@ -9,10 +9,10 @@
 use super::{
     attr::AccessFlags,
     extent::MrHead,
-    owner::is_ours, //
+    handle::is_ours, //
 };
 use crate::ffi::{
-    mm::copy,
+    mm::page,
     raw::b, //
 };
 use core::{
@@ -306,7 +306,7 @@ impl SendWr<'_> {
             let part = to.get_mut(at..end).ok_or(EINVAL)?;
             let from = usize::try_from(element.addr)?;
             // SAFETY: a kernel consumer names kernel memory of its own; `part` is as long.
-            unsafe { copy::fetch(part, core::ptr::with_exposed_provenance(from)) };
+            unsafe { page::fetch(part, core::ptr::with_exposed_provenance(from)) };
             at = end;
         }
         Ok(at)

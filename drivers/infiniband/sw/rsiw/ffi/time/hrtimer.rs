@@ -5,7 +5,7 @@
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use super::timer::is_part;
+use super::is_part;
 use crate::ffi::raw::b;
 use core::marker::PhantomData;
 use kernel::{

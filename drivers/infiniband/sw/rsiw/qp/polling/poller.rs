@@ -17,9 +17,9 @@
 use crate::{
     abi::own,
     ffi::{
-        mm::{
-            ring::SharedWord,
-            shmem::SharedMemory, //
+        mm::ring::{
+            SharedMemory,
+            SharedWord, //
         },
         rdma::{
             mmap::MmapEntry,
@@ -27,7 +27,7 @@ use crate::{
         },
         rsiw::queues::Queues,
         task::{
-            context,
+            self,
             serving::{
                 Serves,
                 ServingThread, //
@@ -81,7 +81,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         udata: &Udata<'_>,
         queues: &Arc<Queues>,
     ) -> Result<Option<Pin<KBox<Self>>>> {
-        if us == 0 || !ServingThread::<Q>::EXIST || context::processors() < 2 {
+        if us == 0 || !ServingThread::<Q>::EXIST || task::processors() < 2 {
             return Ok(None);
         }
         let mem = SharedMemory::new(size_of::<u32>(), queues.loaded())?;

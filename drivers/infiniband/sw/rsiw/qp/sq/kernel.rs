@@ -33,10 +33,10 @@ use crate::{
         posted::{
             copy_elements,
             send_slots,
-            Posted, //
+            Posted,
+            Slots, //
         },
-        sgl::SgList,
-        slots::Slots,
+        sgl::SgList, //
     },
     watched::{
         Watch,

@@ -22,9 +22,9 @@ use crate::{
         SendEntry,
         Sqe, //
     },
-    ffi::mm::{
-        position::Position,
-        ring::SharedRing, //
+    ffi::mm::ring::{
+        Position,
+        SharedRing, //
     },
     proto::{
         failure::Fault,
@@ -40,7 +40,7 @@ use crate::{
             Moving, //
         },
     },
-    wire::atomic::WORD_LEN,
+    wire::atomic::WORD_LEN, //
 };
 use ::kernel::{
     num::casts::u32_as_usize,

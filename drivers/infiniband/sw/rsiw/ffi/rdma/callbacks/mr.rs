@@ -22,9 +22,9 @@ use crate::ffi::{
             DmaMemory,
             FastMemory, //
         },
-        udata::Udata,
+        udata::Udata, //
     },
-    task::process::memory_for,
+    task::memory_for, //
 };
 use core::ptr::NonNull;
 use kernel::{

@@ -1,19 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who pays for memory: the memory cgroup that it is charged to.
+//! Scopes of the running thread that say how memory is allocated in them.
 //!
-//! What is allocated with `__GFP_ACCOUNT` is charged to the group of the thread. A work item runs in
-//! a thread of the kernel, which has none, so that whoever queues it has to be remembered.
+//! [`NoIo`]: allocations must not wait for input and output. Whoever moves data for a file system
+//! or a block device must not wait for it to write pages back: the writing may wait for that data.
+//!
+//! [`Payer`]: the memory cgroup that memory is charged to. What is allocated with `__GFP_ACCOUNT`
+//! is charged to the group of the thread. A work item runs in a thread of the kernel, which has
+//! none, so that whoever queues it has to be remembered.
 //!
 //! C headers: [`include/linux/memcontrol.h`](srctree/include/linux/memcontrol.h),
 //! [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
 //!
-//! Context: any, if a function does not say otherwise.
+//! Context: process.
 
 use crate::ffi::raw::{
     b,
     h, //
 };
+use kernel::types::NotThreadSafe;
+
+/// A scope in which no allocation of this thread, whatever its flags, starts input or output.
+///
+/// # Invariants
+///
+/// `before` is what the thread's flags say of this outside the scope.
+pub(crate) struct NoIo {
+    before: u32,
+    _thread: NotThreadSafe,
+}
+
+impl NoIo {
+    /// Begins the scope. Scopes of one thread nest.
+    pub(crate) fn enter() -> Self {
+        // INVARIANT: the call returns the flags as they were.
+        Self {
+            // SAFETY: changes flags of the calling thread only.
+            before: unsafe { h::memalloc_noio_save() },
+            _thread: NotThreadSafe,
+        }
+    }
+}
+
+impl Drop for NoIo {
+    fn drop(&mut self) {
+        // SAFETY: the same thread, and the flags as they were, by the invariant.
+        unsafe { h::memalloc_noio_restore(self.before) };
+    }
+}
 
 /// A memory cgroup, or nobody.
 ///

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random numbers and a keyed hash. Any context.
+//! Hashes, keyed (SipHash) and not (CRC32c), and random numbers. Any context.
+//!
+//! C header: [`include/linux/crc32.h`](srctree/include/linux/crc32.h)
 
 use super::raw::b;
 
@@ -29,4 +31,10 @@ impl SipKey {
 pub(crate) fn random_u32() -> u32 {
     // SAFETY: the function has no preconditions.
     unsafe { b::get_random_u32() }
+}
+
+/// Continues the checksum `crc` over `bytes`: all ones to begin with, inverted once at the end.
+pub(crate) fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
+    // SAFETY: `bytes` is readable for its length.
+    unsafe { b::crc32c(crc, bytes.as_ptr().cast(), bytes.len()) }
 }
