@@ -24,12 +24,12 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
-mod request;
 mod calls;
 mod endpoint;
 mod listener;
 mod outputs;
 mod registry;
+mod request;
 mod secure;
 mod turns;
 mod work;

@@ -10,8 +10,8 @@
 //!
 //! Code outside this folder uses only these types, by the "Rules for ffi" of `rsiw-ffi.rst`.
 
-pub(crate) mod hash;
 pub(crate) mod debugfs;
+pub(crate) mod hash;
 pub(crate) mod keys;
 pub(crate) mod mm;
 pub(crate) mod module;

@@ -10,56 +10,54 @@
 //! - the [`stream::Stream`]: receiving, under the socket's lock.
 //!
 //! Handlers of consumers and of the connection manager are called without any of these locks held.
+//!
+//! The queue pairs of a device, by number.
+//!
+//! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-mod atomic;
-mod base;
-mod cached;
+pub(crate) mod base;
 mod complete;
 mod consumer;
 mod control;
-mod count;
 pub(crate) mod create;
-mod deferred;
 mod describe;
 pub(crate) mod direct;
 mod effects;
-mod failure;
-mod fin;
 mod inner;
-pub(crate) mod manager;
 mod memory;
-mod parent;
 mod place;
 mod polling;
 mod posting;
 mod published;
 mod resize;
 mod rx;
-mod sight;
 mod source;
 mod sq;
 mod stream;
-mod table;
 mod trace;
-mod transport;
 mod tx;
 mod work;
 
 use self::{
-    base::Base,
-    consumer::Consumer,
-    inner::Inner,
-    manager::{
+    base::{
         is_same,
+        Base,
         Manager, //
     },
+    consumer::Consumer,
+    inner::Inner,
     polling::Poller,
     stream::Stream, //
 };
 use crate::{
     ffi::{
-        rdma::iwcm::CallId,
+        module::Loaded,
+        rdma::{
+            attr::Qpn,
+            iwcm::CallId, //
+        },
+        sync::rcu_table::RcuTable,
         time::{
             hrtimer::ShortTimer,
             Timer, //
@@ -68,8 +66,12 @@ use crate::{
     limits::Quota,
     proto::state::QpState, //
 };
-use core::ops::Deref;
+use core::ops::{
+    Deref,
+    RangeInclusive, //
+};
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::{
         Arc,
@@ -81,7 +83,7 @@ use kernel::{
 };
 
 /// The queue pairs of a device, by number.
-pub(crate) type QpTable = table::Table<Qp>;
+pub(crate) type QpTable = Table<Qp>;
 
 /// A queue pair.
 #[pin_data]
@@ -101,9 +103,9 @@ pub(crate) struct Qp {
     #[pin]
     manager: SpinLockIrq<Option<Arc<dyn Manager>>>,
     #[pin]
-    work: Work<Qp, { deferred::ACTS }>,
+    work: Work<Qp, { work::ACTS }>,
     #[pin]
-    posts: Work<Qp, { deferred::SENDS }>,
+    posts: Work<Qp, { work::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
     /// Runs while requests gather.
@@ -191,5 +193,41 @@ impl Qp {
     #[inline]
     fn active_poller(&self) -> Option<&Poller<Self>> {
         self.poller.as_deref().filter(|poller| !poller.is_over())
+    }
+}
+
+/// Numbers that a QP may have: what 24 bits hold, without 0 and 1, which are special elsewhere.
+const NUMBERS: RangeInclusive<u32> = 2..=0xff_ffff;
+
+/// Queue pairs `Q` by number.
+#[pin_data]
+pub(crate) struct Table<Q: Send + Sync + 'static> {
+    #[pin]
+    qps: RcuTable<Q>,
+}
+
+impl<Q: Send + Sync + 'static> Table<Q> {
+    /// Makes an empty table. Sleeps.
+    pub(crate) fn new(loaded: Loaded) -> Result<Arc<Self>> {
+        Arc::pin_init(pin_init!(Self { qps <- RcuTable::new(loaded) }), GFP_KERNEL)
+    }
+
+    pub(crate) fn lookup(&self, num: Qpn) -> Option<Arc<Q>> {
+        self.qps.lookup(num.0)
+    }
+
+    /// Calls `f` for all queue pairs; see [`RcuTable::for_each`]. Process context if `f` needs it.
+    pub(crate) fn for_each(&self, f: impl FnMut(Arc<Q>)) {
+        self.qps.for_each(f);
+    }
+
+    /// Enters `qp`, in memory allocated with `flags`, and returns the number that it got, or
+    /// `EBUSY` if none is free. Sleeps.
+    fn insert(&self, qp: Arc<Q>, flags: Flags) -> Result<Qpn> {
+        self.qps.insert_free(NUMBERS, qp, flags).map(Qpn)
+    }
+
+    fn remove(&self, num: Qpn) {
+        self.qps.remove(num.0);
     }
 }

@@ -33,8 +33,7 @@ use crate::{
 };
 use core::num::Saturating;
 use kernel::{
-    impl_has_work,
-    new_work,
+    impl_has_work, new_work,
     prelude::*,
     str::CString,
     sync::{

@@ -13,7 +13,7 @@
 use crate::{
     ffi::debugfs::Number,
     proto::{
-        budget::Budget,
+        deframer::Budget,
         tuning::{
             self,
             Knob,

@@ -8,9 +8,8 @@ mod sender;
 pub use self::receiver::receiver;
 pub use self::sender::sender;
 
-use crate::proto::chunk::{Chunk, Reach};
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
-use crate::proto::deframer::{collected, Deframer, Next};
+use crate::proto::deframer::{collected, Chunk, Deframer, Next, Reach};
 use crate::proto::negotiate::Depths;
 use crate::proto::request::OperationType;
 use crate::proto::rx::Rx;

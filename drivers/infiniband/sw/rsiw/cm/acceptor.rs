@@ -71,8 +71,7 @@ use core::{
     net::SocketAddr, //
 };
 use kernel::{
-    impl_has_work,
-    new_work,
+    impl_has_work, new_work,
     prelude::*,
     rbtree::{
         RBTree,

@@ -74,7 +74,7 @@ use crate::{
         },
     },
     qp::{
-        manager::Manager,
+        base::Manager,
         Qp, //
     },
 };

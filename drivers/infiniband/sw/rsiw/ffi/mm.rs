@@ -40,6 +40,6 @@
 //! ```
 
 pub(crate) mod movable;
-pub(crate) mod scope;
 pub(crate) mod page;
 pub(crate) mod ring;
+pub(crate) mod scope;

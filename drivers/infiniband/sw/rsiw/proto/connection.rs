@@ -17,36 +17,13 @@
 #![forbid(unsafe_code)]
 
 mod active;
-mod ending;
-mod events;
-mod inputs;
+mod interface;
 mod names;
-mod outputs;
 mod passive;
-
-pub(crate) use self::{
-    events::Event,
-    inputs::{
-        Awaits,
-        Code,
-        Error,
-        Input,
-        StreamEnd, //
-    },
-    outputs::{
-        Ask,
-        Callbacks,
-        Log,
-        Outputs,
-        Qp,
-        Tcp,
-        Timer, //
-    },
-};
 
 use self::{
     active::Attempt,
-    events::{
+    interface::{
         Established,
         Outbox,
         Reply, //
@@ -54,7 +31,7 @@ use self::{
 };
 use super::{
     fin::Fin,
-    negotiate::EventDepths, //
+    negotiate::EventDepths,
     setup::{
         Initiator,
         Params,
@@ -63,6 +40,22 @@ use super::{
 };
 use crate::wire::terminate::TermError;
 use core::ops::DerefMut;
+
+pub(crate) use self::interface::{
+    Ask,
+    Awaits,
+    Callbacks,
+    Code,
+    Error,
+    Event,
+    Input,
+    Log,
+    Outputs,
+    Qp,
+    StreamEnd,
+    Tcp,
+    Timer, //
+};
 
 /// Milliseconds between looks at whether the process still exists that waits, in iw_cm, for the end
 /// of the set-up.
@@ -248,12 +241,12 @@ where
                 Phase::Requested(mpa) => mpa.private_data(),
                 _ => &[],
             };
-            let data = events::copy(private_data, data);
+            let data = interface::copy(private_data, data);
             return Some(Event::Request { depths, data });
         }
         if let Some(Reply { error, depths, mpa }) = self.outbox.reply.take() {
             let private_data = mpa.as_ref().map_or(&[][..], |mpa| mpa.private_data());
-            let data = events::copy(private_data, data);
+            let data = interface::copy(private_data, data);
             return Some(Event::Reply {
                 error,
                 depths,

@@ -7,26 +7,46 @@
 //! chunk is used where it is, and so is one that ends in chunks behind, if those can be read. An
 //! FPDU of which the rest is still to come stays in TCP until then. Where neither is possible, its
 //! octets are collected in a buffer.
+//!
+//! A [`Train`] has FPDUs of one message that follow each other in a chunk, as long as the one
+//! before and not the last, as most FPDUs of a long message do (RFC 5041 section 5.2). Their memory
+//! is looked up, and its rights are checked, once for a train. Each FPDU is still checked before
+//! its payload is placed, CRC included (T-8). The train ends in front of the first FPDU that is not
+//! as expected, which the receiver takes in by itself, with all checks.
+//!
+//! A [`Budget`] says how much receiving does at a time; sizes are in [`tuning`](super::tuning).
+//! Octets alone are no measure: an FPDU of nothing takes as long as hundreds of octets, and so does
+//! each piece of memory that a payload is spread over. What is left when a budget is spent is for
+//! the work item. An FPDU that was begun is finished: it is at most 64 KiB long, and has as many
+//! pieces as a receive has elements and its regions have extents.
 #![forbid(unsafe_code)]
 
-use super::chunk::{
-    Chunk,
-    Reach,
-    Source,
-    FPDU_FRONT, //
+use super::{
+    failure::Failure,
+    rx::{
+        Run,
+        FRONT_LEN, //
+    },
 };
-use super::failure::Failure;
-use crate::wire::ddp;
-use crate::wire::fpdu::{
-    covered_len,
-    fpdu_len,
-    CRC_LEN,
-    LEN_FIELD, //
+use crate::wire::{
+    ddp,
+    fpdu::{
+        covered_len,
+        fpdu_len,
+        Crc,
+        CRC_LEN,
+        LEN_FIELD, //
+    },
+    terminate::TermError,
+    Short, //
 };
-use crate::wire::terminate::TermError;
-use crate::wire::Short;
-use core::num::Saturating;
-use core::ops::DerefMut;
+use core::{
+    num::{
+        Saturating,
+        Wrapping, //
+    },
+    ops::DerefMut, //
+};
 
 #[derive(Debug)]
 pub(crate) struct Fpdu<'a, C> {
@@ -260,4 +280,270 @@ fn total(buffer: &[u8], have: usize) -> Result<usize, TermError> {
 
 fn too_small() -> Failure {
     Failure::defect("an FPDU does not fit its buffer")
+}
+
+/// A train, some FPDUs of which are taken in.
+pub(crate) struct Train<'a, C> {
+    chunk: &'a C,
+    run: &'a mut Run,
+    budget: &'a mut Budget,
+    crc: bool,
+    /// Where the next FPDU begins in the chunk.
+    at: Wrapping<usize>,
+    /// Octets of each FPDU.
+    len: usize,
+    /// Octets of an FPDU in front of its CRC.
+    covered: usize,
+    /// Octets of an FPDU in front of its payload.
+    header: usize,
+    payload: u32,
+    /// FPDUs that may still follow.
+    left: u32,
+    taken: Wrapping<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) fpdus: u32,
+    pub(super) octets: usize,
+    pub(super) payload: u32,
+    /// Where the last one begins in the chunk.
+    pub(super) last_at: usize,
+}
+
+impl<'a, C: Chunk> Train<'a, C> {
+    /// Begins a train with the FPDUs from octet `at` of `chunk` on that go on as `run` says, with
+    /// at most `room` octets of payload.
+    #[inline]
+    pub(super) fn new(
+        chunk: &'a C,
+        at: usize,
+        run: &'a mut Run,
+        room: u32,
+        budget: &'a mut Budget,
+        crc: bool,
+    ) -> Self {
+        let (len, payload) = (fpdu_len(run.ulpdu_len()), run.payload_len().into());
+        let rest = chunk.left(at);
+        let there = u32::try_from(rest.checked_div(len).unwrap_or(0)).unwrap_or(u32::MAX);
+        Self {
+            chunk,
+            budget,
+            crc,
+            at: Wrapping(at),
+            len,
+            covered: covered_len(run.ulpdu_len()),
+            header: run.front_len(),
+            payload,
+            left: there.min(room.checked_div(payload).unwrap_or(0)),
+            taken: Wrapping(0),
+            run,
+        }
+    }
+
+    pub(crate) fn chunk(&self) -> &'a C {
+        self.chunk
+    }
+
+    pub(crate) fn payload_len(&self) -> u32 {
+        self.payload
+    }
+
+    /// Returns how many octets of payload may still follow.
+    pub(crate) fn limit(&self) -> u32 {
+        // `left` is some room divided by `payload`, so this is no more than that room.
+        self.left.wrapping_mul(self.payload)
+    }
+
+    /// Lets at most `limit` octets of payload follow.
+    #[inline]
+    pub(crate) fn set_limit(&mut self, limit: u32) {
+        self.left = self.left.min(limit.checked_div(self.payload).unwrap_or(0));
+    }
+
+    /// Counts a piece of memory that payload is placed in.
+    #[inline]
+    pub(crate) fn count_piece(&mut self) {
+        self.budget.piece();
+    }
+
+    /// Takes in the next FPDU, if it is as expected. Returns where its payload begins in the chunk;
+    /// it is to be placed behind those before.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Option<usize> {
+        let left = self.left.checked_sub(1)?;
+        let at = self.at;
+        let is_next = self.run.is_next(&self.chunk.front(at.0)?);
+        if self.budget.is_spent() || !is_next || !self.is_right() || !self.run.advance() {
+            return None;
+        }
+        self.left = left;
+        self.taken += 1;
+        // The chunk has that many FPDUs.
+        self.at += self.len;
+        self.budget.fpdu();
+        self.budget.octets(self.len);
+        Some((at + Wrapping(self.header)).0)
+    }
+
+    /// Returns whether the next FPDU has the right CRC or needs none.
+    #[inline]
+    fn is_right(&self) -> bool {
+        let source = Source::Chunk {
+            chunk: self.chunk,
+            at: self.at.0,
+        };
+        !self.crc || source.has_crc(self.covered).unwrap_or(false)
+    }
+
+    #[inline]
+    fn last_at(&self) -> usize {
+        (self.at - Wrapping(self.len)).0
+    }
+
+    pub(crate) fn front(&self) -> Option<[u8; FPDU_FRONT]> {
+        self.chunk.front(self.last_at())
+    }
+
+    #[inline]
+    pub(super) fn end(self) -> Taken {
+        Taken {
+            fpdus: self.taken.0,
+            // CAST: no more than the chunk has.
+            octets: (self.taken.0 as usize).wrapping_mul(self.len),
+            payload: (self.taken * Wrapping(self.payload)).0,
+            last_at: self.last_at(),
+        }
+    }
+}
+
+/// Octets at the front of an FPDU that are enough for most: see [`FRONT_LEN`].
+pub(crate) const FPDU_FRONT: usize = LEN_FIELD + FRONT_LEN;
+
+/// A run of received octets, which need not lie in one piece.
+pub(crate) trait Chunk {
+    fn len(&self) -> usize;
+
+    /// Returns how many octets there are from `at` on.
+    #[inline]
+    fn left(&self, at: usize) -> usize {
+        self.len().saturating_sub(at)
+    }
+
+    /// Fills `to` with the octets from `at` on. Fails if they are too few or cannot be read.
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short>;
+
+    /// Returns the octets from `at` on, as [`Chunk::copy_to`] copies them, if there are as many.
+    #[inline]
+    fn front(&self, at: usize) -> Option<[u8; FPDU_FRONT]> {
+        let mut front = [0; FPDU_FRONT];
+        self.copy_to(at, &mut front).ok()?;
+        Some(front)
+    }
+
+    /// Asks for `len` octets from `at` on, of which only some belong to the chunk; the chunks
+    /// behind it begin with the others. After [`Reach::Here`] these can be read as well.
+    fn reach(&self, at: usize, len: usize) -> Reach;
+
+    /// Continues `crc` over `len` octets from `at` on. Fails if there are not as many.
+    fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short>;
+
+    /// Continues the CRC32c `crc` over octets in one piece.
+    fn crc32c(crc: u32, octets: &[u8]) -> u32;
+}
+
+/// Where the octets behind a chunk are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// They can be read like those of the chunk.
+    Here,
+    /// They have not come yet, and can come while those in front of them stay where they are.
+    Later,
+    /// They are in other chunks only, or may not come before those in front of them are taken.
+    Apart,
+}
+
+/// Where a complete FPDU is.
+#[derive(Debug)]
+pub(crate) enum Source<'a, C> {
+    /// In a chunk, and perhaps the buffers behind it.
+    Chunk {
+        chunk: &'a C,
+        /// Where the FPDU begins in the chunk.
+        at: usize,
+    },
+    /// In the buffer of the deframer.
+    Bytes(&'a [u8]),
+}
+
+/// The payload of an FPDU.
+#[derive(Debug)]
+pub(crate) struct Payload<'a, C> {
+    pub(crate) source: &'a Source<'a, C>,
+    /// Where the payload begins in the FPDU.
+    pub(crate) at: usize,
+    pub(crate) len: u32,
+}
+
+impl<C: Chunk> Source<'_, C> {
+    /// Fills `out` with the octets of the FPDU from `at` on. Fails if there are not as many.
+    pub(crate) fn copy_to(&self, at: usize, out: &mut [u8]) -> Result<(), Short> {
+        match self {
+            Source::Chunk { chunk, at: base } => {
+                chunk.copy_to(base.checked_add(at).ok_or(Short)?, out)
+            }
+            Source::Bytes(bytes) => {
+                let end = at.checked_add(out.len()).ok_or(Short)?;
+                out.copy_from_slice(bytes.get(at..end).ok_or(Short)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns whether the CRC behind the first `len` octets is theirs. Fails if there are fewer.
+    pub(super) fn has_crc(&self, len: usize) -> Result<bool, Short> {
+        let crc = match self {
+            Source::Chunk { chunk, at } => chunk.crc(*at, len, Crc::new())?,
+            Source::Bytes(bytes) => Crc::new().update(C::crc32c, bytes.get(..len).ok_or(Short)?),
+        };
+        let mut wire = [0; CRC_LEN];
+        self.copy_to(len, &mut wire)?;
+        Ok(crc.matches(wire))
+    }
+}
+
+/// What an FPDU costs beside its octets.
+const FPDU: usize = 512;
+/// What a piece of memory costs beside its octets.
+const PIECE: usize = 256;
+
+/// What may still be done, in octets or what takes as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget(usize);
+
+impl Budget {
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) const fn new(octets: u32) -> Self {
+        // CAST: 32 bits fit.
+        Self(octets as usize)
+    }
+
+    /// Returns whether nothing more may be begun.
+    pub(crate) fn is_spent(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Counts octets that are copied or dropped.
+    pub(crate) fn octets(&mut self, n: usize) {
+        self.0 = self.0.saturating_sub(n);
+    }
+
+    pub(crate) fn fpdu(&mut self) {
+        self.octets(FPDU);
+    }
+
+    pub(crate) fn piece(&mut self) {
+        self.octets(PIECE);
+    }
 }

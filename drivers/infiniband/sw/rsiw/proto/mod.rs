@@ -7,14 +7,11 @@
 //! context that its module names.
 #![forbid(unsafe_code)]
 
-pub(crate) mod budget;
-pub(crate) mod chunk;
 pub(crate) mod collector;
 pub(crate) mod connection;
 pub(crate) mod counters;
 pub(crate) mod crowd;
 pub(crate) mod deframer;
-pub(crate) mod direct;
 pub(crate) mod drain;
 pub(crate) mod failure;
 pub(crate) mod fin;
@@ -34,7 +31,6 @@ pub(crate) mod sender;
 pub(crate) mod sends;
 pub(crate) mod setup;
 pub(crate) mod state;
-pub(crate) mod train;
 pub(crate) mod transport;
 pub(crate) mod tuning;
 pub(crate) mod tx;

@@ -8,12 +8,72 @@
 //! segment is validated (T-8). What the other end on this host hands over are ULPDUs already
 //! (`receiver/handed_over.rs`). FPDUs that continue the message of the one before have a short way
 //! ([`Train`]). Softirq or process context, under the receive lock.
+//!
+//! Sends that come in one segment, as most short ones do (RFC 5040 section 5.3). Softirq or process
+//! context, under the receive lock.
 #![forbid(unsafe_code)]
 
 mod env;
 mod handed_over;
 mod patience;
-mod whole;
+
+use self::patience::Patience;
+use super::{
+    counters::{
+        Counter,
+        Tally, //
+    },
+    deframer::{
+        collected,
+        Budget,
+        Chunk,
+        Deframer,
+        Fpdu,
+        Next,
+        Payload,
+        Source,
+        Train,
+        FPDU_FRONT, //
+    },
+    failure::{
+        Failure,
+        Fault, //
+    },
+    order::Token,
+    reads::{
+        Inbound,
+        InboundRead,
+        Response, //
+    },
+    rx::{
+        is_enough,
+        Action,
+        Rx,
+        Segment,
+        Target,
+        WholeSend,
+        HEAD_LEN, //
+    },
+    setup::Params,
+    state::Arrival, //
+};
+use crate::wire::{
+    atomic::{
+        AtomicRequest,
+        AtomicResponse,
+        WORD_LEN, //
+    },
+    ddp::UNTAGGED_LEN,
+    fpdu::LEN_FIELD,
+    terminate::{
+        Quote,
+        TermError, //
+    },
+};
+use core::{
+    num::Saturating,
+    ops::DerefMut, //
+};
 
 pub(crate) use self::env::{
     Env,
@@ -22,58 +82,6 @@ pub(crate) use self::env::{
     Recv,
     Unplaced, //
 };
-use self::patience::Patience;
-use super::budget::Budget;
-use super::chunk::{
-    Chunk,
-    Payload,
-    Source,
-    FPDU_FRONT, //
-};
-use super::counters::{
-    Counter,
-    Tally, //
-};
-use super::deframer::{
-    collected,
-    Deframer,
-    Fpdu,
-    Next, //
-};
-use super::failure::{
-    Failure,
-    Fault, //
-};
-use super::order::Token;
-use super::reads::{
-    Inbound,
-    InboundRead,
-    Response, //
-};
-use super::rx::{
-    is_enough,
-    Action,
-    Rx,
-    Segment,
-    Target,
-    HEAD_LEN, //
-};
-use super::setup::Params;
-use super::state::Arrival;
-use super::train::Train;
-use crate::wire::atomic::{
-    AtomicRequest,
-    AtomicResponse,
-    WORD_LEN, //
-};
-use crate::wire::ddp::UNTAGGED_LEN;
-use crate::wire::fpdu::LEN_FIELD;
-use crate::wire::terminate::{
-    Quote,
-    TermError, //
-};
-use core::num::Saturating;
-use core::ops::DerefMut;
 
 /// What a receiver lacks to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -628,4 +636,32 @@ fn quote<C: Chunk>(chunk: &C, at: usize) -> Option<Quote> {
     let front = chunk.front(at)?;
     let (len, head) = front.split_first_chunk::<LEN_FIELD>()?;
     Quote::new(head, u16::from_be_bytes(*len))
+}
+
+impl<B: DerefMut<Target = [u8]>> Receiver<B> {
+    /// Takes in a Send that is all of `ulpdu`.
+    #[inline]
+    fn whole_send<C, E: Env<C>>(
+        &mut self,
+        env: &mut E,
+        ulpdu: &Ulpdu<'_, C>,
+        send: WholeSend,
+        arrival: Arrival,
+    ) -> Result<(), Failure> {
+        self.tally.add(Counter::RxSends, 1);
+        self.tally
+            .add(Counter::RxSendBytes, send.payload_len.into());
+        if arrival == Arrival::TooLate {
+            self.too_late(env);
+            return Ok(());
+        }
+        let payload = Payload {
+            source: ulpdu.source,
+            at: FPDU_FRONT,
+            len: send.payload_len.into(),
+        };
+        let begun = self.begin_recv(env);
+        let placed = begun.and_then(|()| self.place_send(env, 0, &payload));
+        placed.and_then(|len| self.complete(env, len, send.solicited, Extra::Nothing))
+    }
 }

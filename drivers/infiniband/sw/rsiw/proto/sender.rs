@@ -10,16 +10,62 @@
 //! not take stays in the batch until there is space.
 #![forbid(unsafe_code)]
 
-mod atomic;
-mod ends;
 mod env;
-mod hand_over;
 mod start;
 
-use self::ends::{
+use self::start::{
     end_response,
-    Ends, //
+    next_request,
+    Ends,
+    Now,
+    MOST_LOCAL, //
 };
+use super::{
+    counters::{
+        Counter,
+        Tally, //
+    },
+    drain::Stop,
+    failure::Failure,
+    frame::Writer,
+    order::Token,
+    setup::Params,
+    state::QpState,
+    transport::{
+        Broken,
+        Refused,
+        SendFlags,
+        Transport, //
+    },
+    tuning::SendLimits,
+    tx::{
+        self,
+        Kind,
+        Message,
+        Packer,
+        Rtr,
+        TooMany,
+        Tx,
+        MAX_HEADER,
+        MAX_TERMINATE, //
+    },
+};
+use crate::wire::{
+    ddp::Msn,
+    fpdu::{
+        mulpdu,
+        LARGE_SEGMENT, //
+    },
+    marker::Markers,
+    rdmap::ImmediateData,
+    terminate::{
+        Quote,
+        TermError,
+        Terminate, //
+    },
+};
+use core::num::Saturating;
+
 pub(crate) use self::env::{
     Atomics,
     Env,
@@ -28,52 +74,6 @@ pub(crate) use self::env::{
     PayloadError,
     Peeked, //
 };
-use self::start::{
-    next_request,
-    Now,
-    MOST_LOCAL, //
-};
-use super::counters::{
-    Counter,
-    Tally, //
-};
-use super::drain::Stop;
-use super::failure::Failure;
-use super::frame::Writer;
-use super::order::Token;
-use super::state::QpState;
-use super::transport::{
-    Broken,
-    Refused,
-    SendFlags, //
-    Transport,
-};
-use super::tuning::SendLimits;
-use super::tx::{
-    self,
-    Kind,
-    Message,
-    Packer,
-    Rtr,
-    TooMany,
-    Tx,
-    MAX_HEADER,
-    MAX_TERMINATE, //
-};
-use crate::proto::setup::Params;
-use crate::wire::ddp::Msn;
-use crate::wire::fpdu::{
-    mulpdu,
-    LARGE_SEGMENT, //
-};
-use crate::wire::marker::Markers;
-use crate::wire::rdmap::ImmediateData;
-use crate::wire::terminate::{
-    Quote,
-    TermError,
-    Terminate, //
-};
-use core::num::Saturating;
 
 #[derive(Clone, Copy, Debug)]
 enum Origin {

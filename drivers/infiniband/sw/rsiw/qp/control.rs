@@ -8,17 +8,21 @@
 #![forbid(unsafe_code)]
 
 use super::{
+    base::{
+        tell_defect,
+        Manager, //
+    },
     direct::Prepared,
     effects::After,
-    failure::tell_defect,
-    fin::Fin,
     inner::{
         Conn,
         Inner, //
     },
-    manager::Manager,
     stream::Stream,
-    tx::TxState,
+    tx::{
+        Fin,
+        TxState, //
+    },
     Qp, //
 };
 use crate::{

@@ -6,7 +6,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::Base,
+    base::{
+        Base,
+        CountsOf, //
+    },
     consumer::{
         self,
         Consumer,
@@ -14,7 +17,6 @@ use super::{
         OfProcess,
         Offers, //
     },
-    count::CountsOf,
     inner::Inner,
     polling::Poller,
     published::Published,
@@ -103,10 +105,7 @@ use crate::{
     watched::Watched, //
 };
 use kernel::{
-    new_mutex,
-    new_spinlock,
-    new_spinlock_irq,
-    new_work,
+    new_mutex, new_spinlock, new_spinlock_irq, new_work,
     prelude::*,
     sync::{
         atomic::{

@@ -14,11 +14,6 @@
 
 mod peers;
 
-pub(crate) use self::peers::LocalPeers;
-pub(super) use self::peers::{
-    Entry,
-    Prepared, //
-};
 use super::{
     base::Base,
     place::CopyToPage,
@@ -35,15 +30,15 @@ use crate::{
             TcpSocket,
             TcpState, //
         },
-        sync::cell::ExclusiveCell,
+        sync::cell::ExclusiveCell, //
     },
     mr::access::Slices,
     proto::{
-        direct::is_empty,
         drain::Stop,
         notes::QpNote,
         receiver::Lack,
         sender::PayloadError,
+        transport::is_empty,
         tx::Frame, //
     },
 };
@@ -51,6 +46,12 @@ use core::ops::Range;
 use kernel::{
     prelude::*,
     sync::atomic::Relaxed, //
+};
+
+pub(crate) use self::peers::LocalPeers;
+pub(super) use self::peers::{
+    Entry,
+    Prepared, //
 };
 
 /// What a segment costs besides its payload, as the number of octets that take as long.

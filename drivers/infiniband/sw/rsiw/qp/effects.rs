@@ -7,13 +7,13 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    fin::CLOSE_TIMEOUT_MS,
+    base::Manager,
     inner::{
         Conn,
         Inner, //
     },
-    manager::Manager,
-    Qp,
+    tx::CLOSE_TIMEOUT_MS,
+    Qp, //
 };
 use crate::{
     ffi::{

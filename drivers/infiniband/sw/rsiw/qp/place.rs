@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::Base,
-    cached::{
+    base::{
+        tagged,
+        Base, //
+    },
+    memory::{
         CachedRegion,
         Purpose, //
     },
-    failure::tagged,
 };
 use crate::{
     abi::MAX_SGE,
@@ -24,17 +26,17 @@ use crate::{
             Access,
             MrAccess, //
         },
-        Mr,
+        Mr, //
     },
     proto::{
-        budget::Budget,
-        chunk::{
+        deframer::{
+            Budget,
             Chunk,
             Payload,
-            Source, //
+            Source,
+            Train, //
         },
-        rx::Target,
-        train::Train,
+        rx::Target, //
     },
     queue::sgl::{
         Piece,

@@ -7,12 +7,12 @@
 
 use super::{
     base::{
+        remote,
         Base,
+        Parent,
         RemoteEnd, //
     },
-    cached::CachedRegion,
-    failure::remote,
-    parent::Parent,
+    memory::CachedRegion,
     place::{
         place,
         place_train,
@@ -34,11 +34,12 @@ use crate::{
         Mr, //
     },
     proto::{
-        budget::Budget,
-        chunk::{
+        deframer::{
+            Budget,
             Chunk,
             Payload,
             Reach,
+            Train,
             FPDU_FRONT, //
         },
         failure::{
@@ -74,8 +75,7 @@ use crate::{
             Reason, //
         },
         setup::Params,
-        state::QpState,
-        train::Train, //
+        state::QpState, //
     },
     queue::sgl::SgList,
     wire::{

@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::Base,
-    cached::{
+    base::{
+        remote,
+        Base, //
+    },
+    memory::{
         CachedRegion,
         Purpose, //
     },
-    failure::remote,
     sq::Operands, //
 };
 use crate::{
@@ -25,8 +27,8 @@ use crate::{
             PayloadError, //
         },
         transport::{
-            Piece, //
-            Transport,
+            Piece,
+            Transport, //
         },
     },
     queue::sgl::SgList,

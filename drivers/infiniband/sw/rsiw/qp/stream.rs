@@ -8,8 +8,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::Base,
-    parent::Parent,
+    base::{
+        Base,
+        Parent, //
+    },
     rx::{
         Intake,
         Receiving, //
@@ -34,8 +36,8 @@ use crate::{
     },
     mr::Mr,
     proto::{
-        budget::Budget,
         counters::Counter,
+        deframer::Budget,
         drain::{
             Marked,
             Waker, //

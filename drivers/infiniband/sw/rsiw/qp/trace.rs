@@ -13,10 +13,10 @@ use crate::{
             Access,
             MrError, //
         },
-        By,
+        By, //
     },
     proto::{
-        chunk::FPDU_FRONT,
+        deframer::FPDU_FRONT,
         drain::Stop,
         names::{
             self,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transmission: the surroundings of `proto::sender` in the kernel.
+//! Transmission: the surroundings of `proto::sender` in the kernel, which are a TCP socket with a
+//! batch in front of it, and sending the FIN when `proto::fin` says so. The FIN does not wait if
+//! there was no message but that of set-up, or if the peer has closed.
 //!
 //! Context: process, under the QP's mutex. Nothing here waits for the peer.
 #![forbid(unsafe_code)]
@@ -8,21 +10,26 @@
 use super::{
     base::Base,
     direct::Direct,
-    fin::Fin,
     source::Source,
     sq::{
         Operands,
         SqRing,
         Work, //
     },
-    stream::Stream,
-    transport::{
-        self,
-        TcpTransport, //
-    },
+    stream::Stream, //
 };
 use crate::{
-    ffi::net::TxBatch,
+    ffi::{
+        hash::crc32c,
+        mm::page::PageSlice,
+        net::{
+            self,
+            Mark,
+            TcpSocket,
+            TcpState,
+            TxBatch, //
+        },
+    },
     mr::{
         fast::FastError,
         By, //
@@ -31,11 +38,17 @@ use crate::{
         counters::Tally,
         drain::{
             Marked,
-            Stop, //
+            Stop,
+            Waker, //
         },
         failure::{
             Failure,
             Fault, //
+        },
+        fin::{
+            self,
+            Step,
+            FIN_WAIT_MS, //
         },
         frame::Writer,
         order::{
@@ -60,6 +73,14 @@ use crate::{
         sends::Sends,
         setup::Params,
         state::QpState,
+        transport::{
+            Broken,
+            Piece,
+            Refused,
+            SendFlags,
+            Transport, //
+        },
+        tuning::TX_BATCH,
         tx::{
             Frame,
             Message, //
@@ -74,6 +95,10 @@ use crate::{
             Stag,
             TaggedOffset, //
         },
+        fpdu::{
+            Crc,
+            MAX_FPDU, //
+        },
         rdmap::ReadRequest,
         terminate::{
             TermError,
@@ -82,6 +107,7 @@ use crate::{
     },
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
@@ -98,7 +124,7 @@ impl TxState {
     pub(super) fn new(qp: &Base, params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
             sender: Sender::new(params, emss),
-            batch: transport::batch(qp)?,
+            batch: batch(qp)?,
             source: Source::new(qp.cap.max_send_sge, qp.cap.max_inline_data)?,
             fin: Fin::default(),
         })
@@ -341,5 +367,235 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
     #[inline(always)]
     fn finish(&mut self, transport: &mut TcpTransport<'l>, has_spoken: bool) {
         self.fin.send(&transport.stream.sock, has_spoken);
+    }
+}
+
+/// Chunks of a batch, if each is a page: the last FPDU may go beyond [`TX_BATCH`], with markers,
+/// and the first and last chunk may be used in part.
+const BATCH_CHUNKS: usize = (TX_BATCH.range.1 as usize + MAX_FPDU + MAX_FPDU / 128) / PAGE_SIZE + 2;
+
+/// Makes an empty batch.
+pub(super) fn batch(qp: &Base) -> Result<TxBatch> {
+    TxBatch::new(qp.dev.chunks.clone(), BATCH_CHUNKS)
+}
+
+pub(super) struct TcpTransport<'a> {
+    pub(super) qp: &'a Base,
+    pub(super) stream: &'a Arc<Stream>,
+    pub(super) batch: &'a mut TxBatch,
+    /// Whether the caller may wait for memory, for the socket and for those who use a region.
+    pub(super) may_wait: bool,
+    /// Set if the other end of the connection is on this host.
+    pub(super) direct: Option<Direct<'a>>,
+}
+
+impl Transport for TcpTransport<'_> {
+    type Mark = Mark;
+
+    #[inline]
+    fn is_direct(&self) -> bool {
+        // TCP has to take the rest of an earlier batch first.
+        self.direct.is_some() && self.batch.is_empty()
+    }
+
+    #[inline]
+    fn prepare(&mut self, front: &[u8]) -> Result<bool, Stop> {
+        let Some(direct) = &mut self.direct else {
+            return Ok(false);
+        };
+        let answer = direct.prepare(front);
+        self.qp.trace_direct(|| direct.peer(), &answer);
+        if matches!(answer, Ok(false)) {
+            self.direct = None;
+        }
+        answer
+    }
+
+    #[inline]
+    fn segment_size(&self) -> u32 {
+        if self.is_direct() {
+            return u32::MAX;
+        }
+        self.stream.sock.mss()
+    }
+
+    fn space(&self) -> usize {
+        if self.is_direct() {
+            return usize::MAX;
+        }
+        self.stream.sock.send_space()
+    }
+
+    fn len(&self) -> usize {
+        let direct = self.direct.as_ref().map_or(0, Direct::len);
+        self.batch.remaining().saturating_add(direct)
+    }
+
+    fn may_wait(&self) -> bool {
+        self.may_wait
+    }
+
+    #[inline(always)]
+    fn reserve(&mut self, len: u32) -> bool {
+        self.batch.reserve(len, self.may_wait).is_ok()
+    }
+
+    fn starve(&mut self) -> Stop {
+        match self.may_wait {
+            true => self.stream.starve().into(),
+            false => Stop::Again,
+        }
+    }
+
+    #[inline]
+    fn mark(&self) -> Mark {
+        self.batch.mark()
+    }
+
+    fn truncate(&mut self, mark: Mark) -> Result<(), Broken> {
+        self.batch.truncate(mark).map_err(|_| Broken)
+    }
+
+    fn clear(&mut self) {
+        self.batch.clear();
+    }
+
+    fn put(&mut self, octets: &[u8]) -> Result<(), Broken> {
+        self.batch.push_bytes(octets).map_err(|_| Broken)
+    }
+
+    #[inline(always)]
+    fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
+        self.batch.piece(len, count)
+    }
+
+    #[inline(always)]
+    fn commit(&mut self, len: u32) -> Result<(), Broken> {
+        self.batch.commit(len).map_err(|_| Broken)
+    }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
+    }
+
+    fn crc_since(&self, mark: Mark) -> Result<Crc, Broken> {
+        let octets = self.batch.since(mark).map_err(|_| Broken)?;
+        Ok(octets.fold(Crc::new(), |crc, octets| crc.update(crc32c, octets)))
+    }
+
+    fn send(&mut self, how: SendFlags) -> Result<Stop, Refused> {
+        if let Some(direct) = &mut self.direct {
+            // TCP works on this side's socket now: no other one may be held meanwhile.
+            direct.let_go();
+            if self.batch.is_empty() {
+                return Ok(Stop::Empty);
+            }
+        }
+        let SendFlags { more, eor, cut } = how;
+        let flags = net::SendFlags { more, eor, cut };
+        let octets = self.batch.remaining();
+        let sent = match self.may_wait {
+            true => self.stream.sock.send_batch(self.batch, flags),
+            false => self.stream.sock.send_batch_at_once(self.batch, flags),
+        };
+        self.qp.trace_batch(octets, self.batch.remaining(), sent);
+        let error = match sent {
+            Ok(_) if self.batch.is_empty() => return Ok(Stop::Empty),
+            // TCP sets the mark where it finds no room (`SOCK_NOSPACE`).
+            Ok(_) => return Ok(Waker::Socket.mark(|| {}).into()),
+            // Who may wait asks again, and is told of the same error.
+            Err(e) if !self.may_wait && e != EIO => return Ok(Stop::Again),
+            Err(e) if e == ENOBUFS => return Ok(self.starve()),
+            Err(e) => e,
+        };
+        // The connection has to end, if it has not yet. The socket's callbacks report that.
+        if self.stream.sock.state() != TcpState::Closed {
+            self.qp.log_peer(fmt!("TCP does not send: {error:?}"));
+        }
+        Err(Refused(Waker::Socket.mark(|| self.stream.sock.abort())))
+    }
+}
+
+impl Piece<TcpTransport<'_>> for PageSlice<'_> {
+    #[inline]
+    fn len(&self) -> u32 {
+        PageSlice::len(self)
+    }
+
+    #[inline]
+    fn take_front(&mut self, len: u32) -> Self {
+        PageSlice::take_front(self, len)
+    }
+
+    fn put(&self, transport: &mut TcpTransport<'_>) -> Result<(), Broken> {
+        transport.batch.push_pages(self).map_err(|_| Broken)
+    }
+
+    #[inline]
+    fn copy_to(&self, out: &mut [u8]) -> Result<(), Broken> {
+        self.copy_out(out).map_err(|_| Broken)
+    }
+}
+
+/// How long Draining, Closing and Terminate may last each, in milliseconds (V-ST-18, V-ST-35).
+pub(super) const CLOSE_TIMEOUT_MS: u32 = 5_000;
+
+/// This side's FIN.
+#[derive(Default)]
+pub(super) struct Fin {
+    state: fin::Fin,
+    timer: Option<u32>,
+}
+
+impl Fin {
+    /// Has a FIN sent, behind what stands in front of it.
+    pub(super) fn want(&mut self) {
+        self.state.want();
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.state == fin::Fin::Sent
+    }
+
+    /// Sends the FIN if it is wanted; TCP has all that is in front of it. With `has_spoken`,
+    /// the FIN waits until the peer has acknowledged that, or the timer has run out.
+    #[inline(always)]
+    pub(super) fn send(&mut self, sock: &TcpSocket, has_spoken: bool) {
+        if self.state.is_due() {
+            let step = self.state.step(!has_spoken || sock.may_finish());
+            self.carry_out(step, sock);
+        }
+    }
+
+    fn carry_out(&mut self, step: Option<Step>, sock: &TcpSocket) {
+        match step {
+            Some(Step::Wait) => self.timer = Some(FIN_WAIT_MS),
+            Some(Step::Send { has_waited, anyway }) => {
+                if anyway {
+                    sock.shutdown_write();
+                }
+                let is_sent = anyway || sock.try_shutdown_write();
+                self.timer = match self.state.answer(is_sent) {
+                    Some(_) => Some(FIN_WAIT_MS),
+                    None => has_waited.then_some(CLOSE_TIMEOUT_MS),
+                };
+            }
+            None => {}
+        }
+    }
+
+    /// Returns the milliseconds after which the QP's timer is to run out, once for each
+    /// [`Fin::send`] or [`Fin::expired`] that needs it.
+    #[inline]
+    pub(super) fn take_timer(&mut self) -> Option<u32> {
+        self.timer.take()
+    }
+
+    /// Sends a FIN that waits, as the timer ran out. Returns whether there was one; then the timer
+    /// is to be set anew. Once it is sent, the peer has [`CLOSE_TIMEOUT_MS`].
+    pub(super) fn expired(&mut self, sock: &TcpSocket) -> bool {
+        let step = self.state.expired();
+        self.carry_out(step, sock);
+        step.is_some()
     }
 }

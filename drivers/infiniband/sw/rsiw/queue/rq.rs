@@ -224,7 +224,7 @@ impl<E: HasElements> UserRq<E> {
         }
     }
 
-    /// As [`super::Rq::set_flushes`].
+    /// As [`Rq::set_flushes`].
     pub(crate) fn set_flushes(&mut self, flushes: bool) {
         self.flushes = flushes;
         if let Some(word) = &self.word {
@@ -238,7 +238,7 @@ impl<E: HasElements> UserRq<E> {
         self.set_flushes(self.flushes);
     }
 
-    /// As [`super::Rq::is_told_of_posts`].
+    /// As [`Rq::is_told_of_posts`].
     pub(crate) fn is_told_of_posts(&self) -> bool {
         self.word.is_some()
     }
@@ -262,7 +262,7 @@ impl<E: HasElements> UserRq<E> {
         moving.finish(&mut self.ring, self.get)
     }
 
-    /// As [`super::Rq::holds`].
+    /// As [`Rq::holds`].
     pub(crate) fn holds(&self, count: u32) -> bool {
         // Receives are added in order: all are there if the last one is.
         let last = self.get + count - 1;
@@ -281,7 +281,7 @@ impl<E: HasElements> UserRq<E> {
         self.get.advance();
     }
 
-    /// As [`super::Rq::take`].
+    /// As [`Rq::take`].
     #[inline(always)]
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         if !self.has_next() {
@@ -298,7 +298,7 @@ impl<E: HasElements> UserRq<E> {
         Some(len.map_or(Err(BadRecv { id }), |len| Ok(Recv { id, len })))
     }
 
-    /// As [`super::Rq::discard`].
+    /// As [`Rq::discard`].
     pub(crate) fn discard(&mut self) -> Option<u64> {
         if !self.has_next() {
             return None;

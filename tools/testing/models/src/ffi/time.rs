@@ -5,9 +5,7 @@
 #[path = "../../../../../drivers/infiniband/sw/rsiw/ffi/time/hrtimer.rs"]
 pub(crate) mod hrtimer;
 
-mod timer {
-    /// The models name the right one.
-    pub(super) fn is_part<T, P>(_: &T, _: &P) -> bool {
-        true
-    }
+/// The models name the right one.
+fn is_part<T, P>(_: &T, _: &P) -> bool {
+    true
 }

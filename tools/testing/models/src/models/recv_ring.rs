@@ -30,7 +30,7 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/queue/rq.rs",
-        from: "    pub(crate) fn take(",
+        from: "    /// As [`Rq::take`].",
         lines: &[
             "if !self.has_next() {",
             "self.ring.front(self.get)",

@@ -3,7 +3,7 @@
 //! The receiver in surroundings that the input chooses.
 
 use super::message_len;
-use crate::proto::chunk::Reach;
+use crate::proto::deframer::Reach;
 use crate::proto::order::Token;
 use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::Lack;

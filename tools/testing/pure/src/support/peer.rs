@@ -3,8 +3,8 @@
 //! A complete protocol peer over a byte pipe: what the driver does around the pure layers, with
 //! vectors for memory.
 
-use crate::proto::budget::Budget;
 use crate::proto::counters::Tally;
+use crate::proto::deframer::Budget;
 use crate::proto::drain::Stop;
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::Depths;

@@ -3,7 +3,7 @@
 //! What a receiver is given of the stream.
 
 use super::crc::crc32c;
-use crate::proto::chunk::{Chunk, Payload, Reach, Source};
+use crate::proto::deframer::{Chunk, Payload, Reach, Source};
 use crate::wire::fpdu::Crc;
 use crate::wire::Short;
 use std::cell::Cell;

@@ -3,10 +3,9 @@
 //! Placing a train payload by payload, for both surroundings of receivers.
 
 use super::piece::Piece;
-use crate::proto::chunk::{Chunk, Payload, Source};
+use crate::proto::deframer::{Chunk, Payload, Source, Train};
 use crate::proto::receiver::{Env, Unplaced};
 use crate::proto::rx::Target;
-use crate::proto::train::Train;
 use crate::support::tuning::WORK;
 use crate::wire::ddp::{self, TaggedOffset};
 use crate::wire::fpdu::LEN_FIELD;

@@ -2,7 +2,7 @@
 
 //! Budgets of the driver, as it has them unless told otherwise.
 
-use crate::proto::budget::Budget;
+use crate::proto::deframer::Budget;
 use crate::proto::tuning::{SendLimits, RX_SOFTIRQ, RX_WORK, TX_BATCH, TX_RUN};
 
 /// For receiving in softirq.

@@ -2,8 +2,7 @@
 
 //! Any segmentation gives the same FPDUs (M-MPA-11, M-MPA-13, P-TERM-10).
 
-use crate::proto::chunk::{Chunk, Reach, Source};
-use crate::proto::deframer::{collected, Deframer, Fpdu, Next};
+use crate::proto::deframer::{collected, Chunk, Deframer, Fpdu, Next, Reach, Source};
 use crate::support::piece::Piece;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::fpdu::{fpdu_len, MAX_FPDU};

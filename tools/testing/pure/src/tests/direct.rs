@@ -2,7 +2,7 @@
 
 //! Which sockets are the two ends of one connection.
 
-use crate::proto::direct::{are_two_ends, is_empty, Numbers, Scope};
+use crate::proto::transport::{are_two_ends, is_empty, Numbers, Scope};
 
 /// The numbers of both ends when each has sent `sent` octets from `isn` on, of which `received` have
 /// come and `acknowledged` are acknowledged.

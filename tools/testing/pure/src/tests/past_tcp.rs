@@ -3,8 +3,8 @@
 //! Segments that the other end of the connection hands over: `proto::receiver`'s `direct`.
 
 use super::receiver::{completed, counted, receiving, Peer};
-use crate::proto::budget::Budget;
 use crate::proto::counters::Counter;
+use crate::proto::deframer::Budget;
 use crate::proto::receiver::Lack;
 use crate::support::around::Did;
 use crate::support::piece::Piece;

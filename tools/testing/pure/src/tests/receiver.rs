@@ -3,8 +3,8 @@
 //! The receiver in surroundings that do what a test says: `proto::receiver` as the module compiles
 //! it.
 
-use crate::proto::chunk::Reach;
 use crate::proto::counters::Counter;
+use crate::proto::deframer::Reach;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::reads::OutboundRead;

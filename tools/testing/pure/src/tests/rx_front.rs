@@ -2,7 +2,7 @@
 
 //! How many octets of a segment have to be read before it is known.
 
-use crate::proto::chunk::FPDU_FRONT;
+use crate::proto::deframer::FPDU_FRONT;
 use crate::proto::rx::{is_enough, Action, Rx, Target, FRONT_LEN, HEAD_LEN};
 use crate::support::limits::{Fixed, ALL};
 use crate::support::rng::{Choices, Rng};

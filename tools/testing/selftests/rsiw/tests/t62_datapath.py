@@ -32,7 +32,7 @@ READY = r"9Callbacks.*6StreamE10data_ready"
 # Looks for octets in the list of a buffer.
 LIST = r"^skb_piece_in_list"
 
-# What one softirq may do (proto/budget.rs): this much, and a last FPDU or request.
+# What one softirq may do (proto/deframer.rs): this much, and a last FPDU or request.
 MOST_FPDUS = 256 * 1024 // 512 + 1
 MOST_WITH_PIECES = 256 * 1024 // (512 + 32 * 256) + 1
 MOST_ENDS = 256

@@ -113,7 +113,7 @@ LIMIT = 60 << 20
 UNPAID = 12 << 10
 
 
-@test("charged-connections", cost=40)
+@test("charged-connections", cost=40, packaged=True)
 def charged_connections(t):
     """What connections take counts for the memory cgroup of their processes, both sides."""
     count = 200

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    events::Reply,
+    interface::Reply,
     Ask,
     Connection,
     Error,
@@ -20,13 +20,13 @@ use super::{
 };
 use crate::proto::{
     collector::{
-        Reason, //
-        SetupFailure,
+        Reason,
+        SetupFailure, //
     },
     setup::{
         Initiator,
-        Responder, //
-        SetupEvent,
+        Responder,
+        SetupEvent, //
     },
 };
 use core::ops::DerefMut;

@@ -4,33 +4,39 @@
 //! under the receive lock.
 #![forbid(unsafe_code)]
 
-use crate::proto::budget::Budget;
-use crate::proto::chunk::{
-    Chunk,
-    Payload, //
+use crate::{
+    proto::{
+        deframer::{
+            Budget,
+            Chunk,
+            Payload,
+            Train, //
+        },
+        failure::{
+            Failure,
+            Fault, //
+        },
+        order::Token,
+        reads::{
+            Inbound,
+            OutboundRead,
+            OutboundReads, //
+        },
+        rx::{
+            Limits,
+            Target, //
+        },
+        state::QpState, //
+    },
+    wire::{
+        ddp::{
+            Msn,
+            Stag, //
+        },
+        rdmap::ImmediateData,
+        terminate::TermError, //
+    },
 };
-use crate::proto::failure::{
-    Failure,
-    Fault, //
-};
-use crate::proto::order::Token;
-use crate::proto::reads::{
-    Inbound,
-    OutboundRead,
-    OutboundReads, //
-};
-use crate::proto::rx::{
-    Limits,
-    Target, //
-};
-use crate::proto::state::QpState;
-use crate::proto::train::Train;
-use crate::wire::ddp::{
-    Msn,
-    Stag, //
-};
-use crate::wire::rdmap::ImmediateData;
-use crate::wire::terminate::TermError;
 use core::ops::DerefMut;
 
 /// A receive that was taken from its queue.

@@ -13,14 +13,18 @@ use super::{
     Receiver,
     Ulpdu, //
 };
-use crate::proto::chunk::{
-    Chunk,
-    Source, //
-};
-use crate::proto::counters::Counter;
-use crate::wire::fpdu::{
-    fpdu_len,
-    LEN_FIELD, //
+use crate::{
+    proto::{
+        counters::Counter,
+        deframer::{
+            Chunk,
+            Source, //
+        },
+    },
+    wire::fpdu::{
+        fpdu_len,
+        LEN_FIELD, //
+    },
 };
 use core::ops::DerefMut;
 

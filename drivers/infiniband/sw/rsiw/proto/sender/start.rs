@@ -3,56 +3,90 @@
 //! Starts the requests of the send queue: fences, ORD, and errors that are known from the start
 //! (RFC 5040 section 5.4 and draft-hilland-rddp-verbs section 8.2.2: V-FNC, V-RD, V-WC). Also
 //! starts what nobody has posted: the answers to requests, and the first message of a peer-to-peer
-//! connection. Under the lock of the sender.
+//! connection. And ends them with their batch: requests complete once TCP, or the other end on this
+//! host, has all of it; the slots of the peer's requests are free then.
+//!
+//! An Atomic Operation of the peer (RFC 7306 section 5) is carried out when it is the oldest
+//! request that is not answered. So they are carried out in the order of the requests, when what
+//! Reads in front of them have read is in the batch (X-ATM-14). The response is the next message
+//! then.
+//!
+//! On one host, segments are handed to the other end instead of being put into a batch: see
+//! `proto::transport`. A Terminate still goes through TCP, and arrives behind what was handed over,
+//! as the other end has taken that in already.
+//!
+//! Context: under the lock of the sender.
 #![forbid(unsafe_code)]
 
 use super::{
-    atomic,
+    Atomics,
     Current,
     Env,
+    Framer,
     NotDone,
     Origin,
+    PayloadError,
     Sender, //
 };
-use crate::proto::drain::{
-    Marked,
-    Stop, //
+use crate::{
+    proto::{
+        drain::{
+            Marked,
+            Stop, //
+        },
+        failure::{
+            Failure,
+            Fault, //
+        },
+        order::{
+            Record,
+            Token, //
+        },
+        reads::{
+            Inbound,
+            InboundRead,
+            InboundReads,
+            OutboundRead, //
+        },
+        request::{
+            BadRequest,
+            Operation,
+            Request,
+            Sink, //
+        },
+        sends::Sends,
+        transport::Transport,
+        tx::{
+            may_start,
+            Kind,
+            Rtr,
+            TooMany,
+            Tx,
+            MAX_HEADER, //
+        },
+    },
+    wire::{
+        atomic::{
+            AtomicRequest,
+            AtomicResponse,
+            WORD_LEN, //
+        },
+        ddp::{
+            Msn,
+            Stag,
+            TaggedOffset, //
+        },
+        rdmap::ReadRequest,
+        terminate::{
+            Quote,
+            TermError, //
+        },
+    },
 };
-use crate::proto::failure::{
-    Failure,
-    Fault, //
+use core::{
+    num::Saturating,
+    ops::DerefMut, //
 };
-use crate::proto::order::{
-    Record,
-    Token, //
-};
-use crate::proto::reads::{
-    Inbound,
-    InboundRead,
-    OutboundRead, //
-};
-use crate::proto::request::{
-    BadRequest,
-    Operation,
-    Request,
-    Sink, //
-};
-use crate::proto::sends::Sends;
-use crate::proto::transport::Transport;
-use crate::proto::tx::{
-    may_start,
-    Kind,
-    Rtr,
-    Tx, //
-};
-use crate::wire::ddp::{
-    Stag,
-    TaggedOffset, //
-};
-use crate::wire::rdmap::ReadRequest;
-use crate::wire::terminate::TermError;
-use core::num::Saturating;
-use core::ops::DerefMut;
 
 /// The sink that an empty Read names: nobody checks it, but some adapters refuse zero.
 const NO_SINK: Stag = Stag(1);
@@ -99,7 +133,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
         }
         let sink = match request.operation {
             Operation::Read { invalidate, .. } => Some(read_sink(env, invalidate)),
-            Operation::Atomic { .. } => Some(atomic::sink(env)),
+            Operation::Atomic { .. } => Some(sink(env)),
             _ => None,
         };
         let token = match env.with_sends(|sends| begin(sends, &request, sink, now))? {
@@ -145,7 +179,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                 (kind, Origin::Bare)
             }
             Operation::Atomic { stag, to, .. } => {
-                (atomic::request(env, tx, stag, to)?, Origin::Bare)
+                (atomic_request(env, tx, stag, to)?, Origin::Bare)
             }
             Operation::Send { invalidate } => {
                 let kind = Kind::Send {
@@ -321,6 +355,147 @@ impl Sender {
             then: None,
             origin: Origin::Peer(msn),
         });
+        Ok(true)
+    }
+}
+
+/// Returns the request for an Atomic Operation of ours on the word at `to` of `stag`.
+#[inline(never)]
+pub(super) fn atomic_request<A: Atomics>(
+    env: &A,
+    tx: &Tx,
+    stag: Stag,
+    to: TaggedOffset,
+) -> Result<Kind, Failure> {
+    let operation = env.operands();
+    let operation = operation.ok_or_else(|| Failure::defect("no operands are there"))?;
+    // It is identified by its number, which no other one under way has.
+    let (_, Msn(id)) = tx.next();
+    Ok(Kind::AtomicRequest(AtomicRequest {
+        id,
+        stag,
+        to,
+        operation,
+    }))
+}
+
+/// Returns where the result of an Atomic Operation of ours goes, if this side may write it.
+#[inline(never)]
+pub(super) fn sink<T: Transport, E: Env<T>>(env: &E) -> Result<(Stag, TaggedOffset), Fault> {
+    let is_good = |sink: &Sink| sink.len == WORD_LEN && env.may_write(sink);
+    let sink = env.sink().filter(is_good).ok_or(Fault::LocalProtection)?;
+    Ok((sink.stag, sink.to))
+}
+
+impl Sender {
+    /// Carries out the peer's oldest request, an Atomic Operation with the number `msn`, and makes
+    /// the answer the current message. Fails if the peer may not do that.
+    #[inline(never)]
+    pub(super) fn perform_atomic<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &mut E,
+        msn: Msn,
+        request: &AtomicRequest,
+    ) -> Result<(), Failure> {
+        let original = env.change_word(request).map_err(|error| Failure {
+            quote: Some(Quote::atomic_request(msn)),
+            ..error.into()
+        })?;
+        let id = request.id;
+        let kind = Kind::AtomicResponse(AtomicResponse { id, original });
+        self.current = Some(Current {
+            message: self.tx.message(kind, 0),
+            then: None,
+            origin: Origin::Peer(msn),
+        });
+        Ok(())
+    }
+}
+
+/// The most requests that may end with one batch.
+const BATCH_ENDS: usize = 128;
+
+/// The requests whose last octet is in the batch.
+#[derive(Debug)]
+pub(super) struct Ends {
+    tokens: [Token; BATCH_ENDS],
+    len: Saturating<usize>,
+}
+
+impl Ends {
+    pub(super) const fn new() -> Self {
+        Self {
+            tokens: [Token(0); BATCH_ENDS],
+            len: Saturating(0),
+        }
+    }
+
+    pub(super) const fn is_full(&self) -> bool {
+        self.len.0 >= BATCH_ENDS
+    }
+
+    /// Adds a request. Returns whether there was room.
+    pub(super) fn push(&mut self, token: Token) -> bool {
+        let Some(slot) = self.tokens.get_mut(self.len.0) else {
+            return false;
+        };
+        *slot = token;
+        self.len += 1;
+        true
+    }
+
+    pub(super) fn tokens(&self) -> &[Token] {
+        self.tokens.get(..self.len.0).unwrap_or(&self.tokens)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len.0 = 0;
+    }
+}
+
+/// Frees the slot of the peer's Read or Atomic Operation that is answered. Call before the peer can
+/// have all of the response, as its next request may come then. Fails if it is not the oldest one.
+pub(super) fn end_response<T: Transport, E: Env<T>>(env: &E, msn: Msn) -> Result<(), Failure> {
+    if env.with_inbound(InboundReads::pop) != Some(msn) {
+        return Err(Failure::defect("a request that is answered was not there"));
+    }
+    Ok(())
+}
+
+impl Framer {
+    /// Hands over the next segment of a message that is open. Returns whether the other end has taken
+    /// it; if not, TCP has to carry it.
+    #[inline]
+    pub(super) fn hand_over<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &E,
+        transport: &mut T,
+        current: &mut Current,
+    ) -> Result<bool, Stop> {
+        let message = &current.message;
+        let frame = message.frame(self.mulpdu);
+        let frame = frame.ok_or_else(|| Failure::defect("a message has no segment"))?;
+        let mut front = [0; MAX_HEADER];
+        let no_room = || Failure::defect("a header has no room");
+        let front = front.get_mut(..frame.header_len).ok_or_else(no_room)?;
+        if !message.put_header(&frame, front) {
+            return Err(no_room().into());
+        }
+        if !transport.prepare(front)? {
+            return Ok(false);
+        }
+        if let (true, Origin::Peer(msn)) = (frame.last, current.origin) {
+            end_response(env, msn)?;
+            current.origin = Origin::Answered;
+        }
+        let handed = env.hand_over(transport, front, &frame);
+        handed.map_err(|error| match error {
+            PayloadError::NoMemory => Failure::from(TermError::LocalCatastrophic),
+            PayloadError::Broken => Failure::defect("a segment is not what its header says"),
+        })?;
+        env.fpdus_made(&current.message, &frame, 1);
+        let advanced = current.message.advance(&frame, 1);
+        advanced.map_err(|TooMany| Failure::defect("a message has no such segment"))?;
         Ok(true)
     }
 }

@@ -24,12 +24,12 @@ use crate::{
             },
         },
     },
-    proto::direct::{
+    proto::transport::{
         are_two_ends,
         Numbers,
         Scope, //
     },
-    qp::stream::Stream,
+    qp::stream::Stream, //
 };
 use core::{
     any::Any,

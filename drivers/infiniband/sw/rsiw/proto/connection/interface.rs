@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a connection is told and looks for ([`Input`]), what it wants done ([`Outputs`]), and the
+//! events that it owes its consumer. Context as in `proto::connection`.
+//!
+//! Events come in the order in which iw_cm wants them, and each kind occurs once in the life of a
+//! connection. The core asserts that: an established event for each successful accept, a reply for
+//! each successful connect, exactly one close event after either, and none of them otherwise.
+#![forbid(unsafe_code)]
+
+use crate::{
+    proto::{
+        collector::Reason,
+        negotiate::{
+            Depths,
+            EventDepths, //
+        },
+        setup::Params, //
+    },
+    wire::terminate::TermError, //
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A peer asks for a connection; for the consumer of the listener.
+    Request {
+        /// The peer's, from its own view.
+        depths: EventDepths,
+        /// Octets of private data.
+        data: usize,
+    },
+    /// The end of a connect; without an error the connection is up.
+    Reply {
+        error: Option<Error>,
+        /// The responder's, from this side's view.
+        depths: EventDepths,
+        data: usize,
+    },
+    /// The end of an accept; with an error the connection is dead already.
+    Established {
+        error: Option<Error>,
+        /// As in `Reply`.
+        depths: EventDepths,
+    },
+    /// The peer wants to end the connection.
+    Disconnect,
+    Close,
+}
+
+impl Event {
+    pub(crate) const fn error(&self) -> Option<Error> {
+        match self {
+            Event::Reply { error, .. } | Event::Established { error, .. } => *error,
+            Event::Request { .. } | Event::Disconnect | Event::Close => None,
+        }
+    }
+
+    pub(crate) fn is_last(&self) -> bool {
+        match self {
+            Event::Reply { error, .. } => error.is_some(),
+            Event::Close => true,
+            Event::Request { .. } | Event::Established { .. } | Event::Disconnect => false,
+        }
+    }
+}
+
+/// The end of a connect, and who has the private data of the peer's Reply.
+#[derive(Clone, Debug)]
+pub(super) struct Reply<I> {
+    pub(super) error: Option<Error>,
+    pub(super) depths: EventDepths,
+    pub(super) mpa: Option<I>,
+}
+
+impl<I> Reply<I> {
+    pub(super) fn failed(error: Error) -> Self {
+        Self {
+            error: Some(error),
+            depths: EventDepths::default(),
+            mpa: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Established {
+    pub(super) error: Option<Error>,
+    pub(super) depths: EventDepths,
+}
+
+/// Events that wait to be delivered, in the order of the fields.
+#[derive(Clone, Debug)]
+pub(super) struct Outbox<I> {
+    pub(super) request: Option<EventDepths>,
+    pub(super) reply: Option<Reply<I>>,
+    pub(super) established: Option<Established>,
+    pub(super) disconnect: bool,
+    pub(super) close: bool,
+}
+
+impl<I> Outbox<I> {
+    pub(super) const fn new() -> Self {
+        Self {
+            request: None,
+            reply: None,
+            established: None,
+            disconnect: false,
+            close: false,
+        }
+    }
+}
+
+/// Copies private data, as much as there is room for. Returns how many octets that was.
+pub(super) fn copy(data: &[u8], out: &mut [u8]) -> usize {
+    for (to, from) in out.iter_mut().zip(data) {
+        *to = *from;
+    }
+    data.len().min(out.len())
+}
+
+/// An error number of the surroundings, which is only passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code(pub(crate) i32);
+
+/// Why there is no connection, or none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// It was given up, or the peer ended it: `-ECONNRESET`.
+    Reset,
+    /// Nobody listens, or the peer's consumer does not want it: `-ECONNREFUSED`.
+    Refused,
+    /// The peer does not answer: `-ETIMEDOUT`.
+    TimedOut,
+    /// What the peer says is not MPA, or cannot be agreed on: `-EPROTO`.
+    Protocol,
+    /// The event could not be delivered with all that it had: `-ENOMEM`.
+    NoMemory,
+    /// The consumer asks for what cannot be: `-EINVAL`.
+    Invalid,
+    Other(Code),
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    /// TCP is gone, or was reset.
+    Reset,
+    /// A FIN was sent, perhaps behind a Terminate, which a RST must not destroy (T-32).
+    Graceful,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Input<'a> {
+    Connected {
+        /// The consumer's, for the Request; at most `Initiator::max_private_data`.
+        private_data: &'a [u8],
+    },
+    /// TCP has not connected, is gone, or the peer sent its FIN instead of what is awaited; with
+    /// TCP's error, if there is one.
+    Closed(Option<Code>),
+    /// Octets from TCP, no more than [`Awaits::Frame`] says.
+    Octets(&'a [u8]),
+    Expired {
+        /// The process that connects or has accepted is about to end. It waits for iw_cm, which
+        /// waits for the reply or for the established event.
+        is_ending: bool,
+    },
+    /// The timer ran out in [`Awaits::Drained`] before the peer acknowledged all that was sent.
+    Unacknowledged,
+    /// The consumer accepts the Request. Its QP is set aside for the connection already, unless the
+    /// Request has an answer.
+    Accept {
+        /// IRD and ORD that the consumer wants.
+        want: Depths,
+        /// For the peer's consumer.
+        private_data: &'a [u8],
+    },
+    Reject {
+        private_data: &'a [u8],
+    },
+    /// The QP that is set aside, but has not been given the stream, goes away or into error; or the
+    /// consumer accepts with a QP that it cannot have.
+    Abort,
+    /// The device or the listener goes away: the connection ends whatever its state.
+    Shut,
+    /// What [`Outputs::ask`] asked for is done.
+    Done,
+    Failed(Code),
+    FirstSegment,
+    /// The peer has begun to close the stream that the QP has.
+    PeerClosing,
+    /// The QP has left the stream, once and for all.
+    StreamEnded(StreamEnd),
+    /// The peer has acknowledged all that was sent, or has closed.
+    Acknowledged,
+    /// What the peer sent was dropped, up to its FIN, or TCP is gone.
+    Drained,
+    Undelivered(Event),
+}
+
+/// What the connection waits for, for those who have to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// Nothing that one could look for.
+    Nothing,
+    /// TCP to connect: [`Input::Connected`] or [`Input::Closed`].
+    Connected,
+    /// At most so many octets of a frame: [`Input::Octets`] or [`Input::Closed`].
+    Frame(usize),
+    /// [`Input::Acknowledged`] or [`Input::Drained`].
+    Acknowledgement,
+    Drained,
+}
+
+/// What to do with the timer, of which a connection has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// Start it, or set it anew, to so many milliseconds.
+    Arm(u32),
+    Disarm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Callbacks {
+    /// Install those of the connection.
+    Install,
+    Remove,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Qp {
+    /// It is free again; with the reason, where the consumer learns of that only later.
+    Detach(Option<Error>),
+    /// End the stream that it has.
+    Abort,
+    /// Drop the reference: it has left the stream.
+    Forget,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tcp {
+    /// Reset it, and let go of the socket.
+    Reset,
+    /// Let go of the socket.
+    Release,
+}
+
+/// What may fail. [`Input::Done`] or [`Input::Failed`] is the next input; until then no other one
+/// changes anything, except for [`Ask::Request`]. Lengths are of the frame in the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Connect TCP, with callbacks.
+    Dial,
+    /// Send the Request, of so many octets.
+    Request(usize),
+    /// Give TCP to the QP, as agreed, once the Reply, if any, is sent.
+    Start {
+        /// Octets of the Reply; 0 at the initiator.
+        reply: usize,
+        params: Params,
+    },
+    /// Send the Reply, of so many octets, that refuses the Request, unless too many refused
+    /// connections wait for their peers.
+    Refuse(usize),
+    /// Send the FIN, if TCP has all that is to stand in front of it, or `anyway`.
+    Finish { anyway: bool },
+    /// Send a Terminate as the only FPDU of the stream, with or without markers.
+    Terminate { error: TermError, markers: bool },
+}
+
+/// What the administrator may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    /// No Request came in time.
+    NoRequest,
+    /// The Request is not one.
+    BadRequest(Reason),
+    /// The connection ended inside the Request.
+    RequestCut,
+    /// The consumer did not answer a Request in time.
+    NotAnswered,
+    /// A peer-to-peer initiator does not begin to send.
+    NoFirstSegment,
+    /// The consumer could not be told of a Request, for lack of memory or of room in its backlog.
+    NoRoom,
+    /// The consumer could not be told of another event.
+    EventLost,
+}
+
+/// What to do, in the order of the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outputs {
+    pub(crate) log: Option<Log>,
+    pub(crate) timer: Option<Timer>,
+    pub(crate) callbacks: Option<Callbacks>,
+    pub(crate) qp: Option<Qp>,
+    pub(crate) tcp: Option<Tcp>,
+    pub(crate) ask: Option<Ask>,
+    /// The consumer's call that the input came from fails.
+    pub(crate) fails: Option<Error>,
+}
