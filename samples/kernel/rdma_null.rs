@@ -32,11 +32,10 @@ use ffi::{
     module::{Loaded, Module, Parts},
     net::{netdev::NetDevice, NetdevEvent, NetdevHandler, NetdevNotifier},
     rdma::attr::{DeviceAttr, PortAttr},
-    rdma::device::{self, Found, Spec},
+    rdma::device::{self, Found, LinkName, LinkOps, Registration, Spec},
     rdma::driver::{CqInit, Driver, DriverId, MrInit},
     rdma::handle::{CqHandle, DeviceHandle},
     rdma::kmr::PdId,
-    rdma::link::{LinkName, LinkOps, Registration},
     rdma::udata::Udata,
     rdma::umem::Umem,
 };

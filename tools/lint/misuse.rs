@@ -31,7 +31,6 @@ use crate::ffi::{
             AccessFlags,
             AsyncEvent, //
         },
-        details::Details,
         handle::{
             CqHandle,
             DeviceHandle, //
@@ -45,6 +44,7 @@ use crate::ffi::{
             FastMemory,
             PdId, //
         },
+        stats::Details,
         udata::Udata,
         umem::Umem,
         wr::{
