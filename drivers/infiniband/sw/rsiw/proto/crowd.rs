@@ -111,9 +111,7 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
     /// Removes a connection. Returns whether it was there.
     pub(crate) fn remove(&mut self, source: Source, number: usize) -> bool {
         let at = self.first_place(|place| (place.source, place.number) == (source, number));
-        let Some(behind) = self.places.get_mut(at..self.taken) else {
-            return false;
-        };
+        let behind = self.places.get_mut(at..self.taken).unwrap_or_default();
         let was_there = !behind.is_empty();
         let mut next = Place::FREE;
         // Bound: the places.
@@ -174,18 +172,16 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         most.1
     }
 
-    /// Adds a connection, if there is room.
+    /// Adds a connection for which there is room, unless there are no places at all.
     fn insert(&mut self, place: Place) {
         let at = self.first_place(|other| *other >= place);
-        let Some(behind) = self.places.get_mut(at..=self.taken) else {
-            return;
-        };
+        self.taken = self.taken.saturating_add(1).min(self.places.len());
+        let behind = self.places.get_mut(at..self.taken).unwrap_or_default();
         let mut next = place;
         // Bound: the places.
         for place in behind {
             swap(place, &mut next);
         }
-        self.taken = self.taken.saturating_add(1);
     }
 }
 

@@ -64,10 +64,9 @@ impl<T: Copy, S: DerefMut<Target = [T]>> GrowingRing<S> {
 
     /// Returns entry `n`, counted from the oldest one.
     pub(crate) fn get_mut(&mut self, n: usize) -> Option<&mut T> {
-        match (n.checked_sub(self.len_old()), &mut self.old) {
-            (None, Some(old)) => old.get_mut(n),
-            (None, None) => None,
-            (Some(n), _) => self.ring.get_mut(n),
+        match n.checked_sub(self.len_old()) {
+            Some(n) => self.ring.get_mut(n),
+            None => self.old.as_mut()?.get_mut(n),
         }
     }
 

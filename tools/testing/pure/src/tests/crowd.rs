@@ -92,6 +92,17 @@ fn in_turn() {
     assert_eq!(crowd.admit_in_turn(Place::new(friend, 8, 4000)), Ok(None));
 }
 
+/// Without places nobody is in a crowd, and nobody goes.
+#[test]
+fn no_places() {
+    let (mut crowd, source) = (crowd(0), from("192.0.2.1"));
+    let place = Place::new(source, 1, 0);
+    assert_eq!(crowd.admit(place), None);
+    assert_eq!(crowd.admit_in_turn(place), Err(Crowded));
+    assert!(!crowd.remove(source, 1));
+    assert_eq!((crowd.len(), crowd.pop()), (0, None));
+}
+
 /// Whatever comes and goes: it has whom it was given, and one goes from where there are most.
 #[test]
 fn as_a_map() {
