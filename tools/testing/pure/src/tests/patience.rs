@@ -336,7 +336,9 @@ fn v_tm_4_ends_meanwhile() {
         let Receiving {
             receiver, around, ..
         } = &mut receiving;
+        assert!(!receiver.is_stopped());
         receiver.fail::<Piece<'_>, _>(around, failure.into());
+        assert!(receiver.is_stopped());
         assert_ne!(receiving.receiver.lacks(), Lack::Receive);
         receiving.around.recvs.push_back(Some(40));
         receiving.feed(&send);

@@ -454,29 +454,58 @@ fn v_qp_21_moves_in_steps() {
     assert_eq!(order.len(), DEPTH as usize);
 }
 
+type Records = Vec<Record<u32, Fault>>;
+
+fn records(count: usize) -> Records {
+    vec![Record::default(); count]
+}
+
+fn sends(depth: usize) -> Sends<Records, Vec<OutboundRead>> {
+    Sends::new(records(depth), Vec::new())
+}
+
 /// V-QP-21: requests under way move to more records when the send queue grows, and stay where they
 /// are when it does not; what waits for a record is noted.
 #[test]
 fn v_qp_21_sends_grow() {
-    type Records = Vec<Record<u32, Fault>>;
-    let new = |records| -> Records { vec![Record::default(); records] };
-    let mut sends: Sends<Records, Vec<OutboundRead>> = Sends::new(new(2), Vec::new());
+    let mut sends = sends(2);
     let first = sends.push(10).unwrap();
     assert!(sends.room().is_ok() && !sends.is_stalled());
     sends.push(11).unwrap();
     assert!(sends.room().is_err() && sends.is_stalled());
-    assert!(sends.grow(new(3)).is_none());
+    assert!(sends.grow(records(3)).is_none());
     // There is room from here on, and no other move before this one has ended.
     assert!(sends.room().is_ok());
-    assert!(sends.grow(new(4)).is_some());
+    assert!(sends.grow(records(4)).is_some());
     assert_eq!(sends.move_some(2).map(|old| old.len()), Some(2));
     sends.done(first);
     let mut done = Vec::new();
     let completed = sends.complete(|work, status| done.push((work, status)));
     assert!(completed.resumes && completed.drained == Drained::Empty);
     assert_eq!(done, [(10, Status::Success)]);
-    assert!(sends.grow(new(2)).is_some());
+    assert!(sends.grow(records(2)).is_some());
     assert!(sends.push(12).is_ok() && sends.push(13).is_ok());
     assert!(sends.room().is_err());
     assert_eq!(sends.flush(), Some((11, Status::Flushed)));
+}
+
+/// V-ST-26, T-33: a receive that fails first has the one error completion of its queue pair. T-35:
+/// the next connection of that queue pair has one again, and waits for nothing of this one.
+#[test]
+fn t_35_sends_begin_anew() {
+    let fault = Fault::LocalProtection;
+    let mut sends = sends(1);
+    let token = sends.push(10).unwrap();
+    assert!(sends.room().is_err() && sends.is_stalled());
+    assert_eq!(sends.fails(fault), Status::Failed(fault));
+    assert_eq!(sends.fails(fault), Status::Flushed);
+    assert!(!sends.fail(token, fault));
+    sends.renew();
+    assert!(sends.is_empty() && !sends.is_stalled());
+    let token = sends.push(11).unwrap();
+    assert!(sends.fail(token, fault));
+    let mut done = Vec::new();
+    let completed = sends.complete(|work, status| done.push((work, status)));
+    assert!(!completed.resumes && completed.drained == Drained::Empty);
+    assert_eq!(done, [(11, Status::Failed(fault))]);
 }

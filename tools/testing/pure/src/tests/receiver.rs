@@ -302,6 +302,7 @@ fn t_37_in_closing() {
     receiving.feed(&peer.write(1));
     let told = Did::Terminated(0x1202, None);
     assert_eq!(receiving.did()[2..], [told]);
+    assert!(receiving.receiver.is_stopped());
     let mut receiving = closing();
     receiving.feed(&[peer.send(1).concat(), peer.write(1), terminate].concat());
     assert_eq!(receiving.did()[2..], [Did::DataInClosing]);
