@@ -55,6 +55,12 @@ COPIES = {
     f"{DRIVER}/ffi/helpers/net.c": {"memcpy"},  # a hardware address
     f"{DRIVER}/ffi/rsiw/rsiw_trace.h": {"memcpy"},  # an entry of the trace
 }
+# A file of the driver or of its tests that a document names, as a word or at the front of a line
+# of reasons; and where the kernel's own ones are.
+NAMED = re.compile(r"(?:``|^)([\w./-]+\.rs)(?:``|:)", re.M)
+KERNELS = ("rust/", "scripts/")
+# A module, as documents and comments name it.
+MODULE = re.compile(r"`((?:cm|cq|ffi|mr|proto|qp|queue|wire)(?:/|::)[a-z_]+)(?=`|::)")
 # A string or a comment, to be dropped before looking for code.
 RUST_NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 
@@ -86,6 +92,10 @@ def check(path, text):
         for n, line in enumerate(lines, 1):
             if LEFTOVER.search(line):
                 yield f"line {n}: leftover: {line.strip()}"
+    for name in sorted(set(MODULE.findall(text))):
+        where = f"{DRIVER}/{name.replace('::', '/')}"
+        if not os.path.isfile(where + ".rs") and not os.path.isdir(where):
+            yield f"there is no {name}"
     if path.startswith(DRIVER) and path.endswith((".rs", ".c", ".h")):
         for found in COPY.finditer(RUST_NOISE.sub(" ", text)):
             name = found[1] or found[2]
@@ -149,12 +159,25 @@ def listed():
                 yield f"tools/vm/README lacks {entry.name}"
 
 
+def named():
+    """Documents name files that are there."""
+    there = sorted(files())
+    ends = "\n".join(f"/{path}" for path in there) + "\n"
+    for path in there:
+        if path.startswith("Documentation/infiniband/") or path == "README.md":
+            with open(path, encoding="utf-8") as f:
+                names = set(NAMED.findall(f.read()))
+            for name in sorted(names):
+                if f"/{name}\n" not in ends and not name.startswith(KERNELS):
+                    yield f"{path}: there is no {name}"
+
+
 def main():
     if sys.argv[1:]:
         print("usage: gates.py    (in the checkout)")
         return 0 if sys.argv[1] == "--help" else 2
     bad = 0
-    for message in (*versions(), *compat(), *short(), *listed()):
+    for message in (*versions(), *compat(), *short(), *listed(), *named()):
         print(message)
         bad += 1
     for path in sorted(files()):

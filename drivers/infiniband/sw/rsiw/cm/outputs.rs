@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Carries out what a connection says: timer, callbacks, queue pair, TCP, and events for iw_cm.
-//! `proto::connection::events` decides which events there are, and in which order.
+//! `proto::connection::interface` decides which events there are, and in which order.
 //!
 //! Context: process, under the endpoint's mutex. No lock may be held while an event is delivered.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Handing segments to the receiver at the other end of the connection, on this host, without TCP:
-//! see `proto::direct`.
+//! see `proto::transport`.
 //!
 //! The sender holds the other end's socket, as softirq does when data arrives, and feeds its
 //! receiver from its own memory: each octet is copied once, from source to sink. It waits neither

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ends a train of FPDUs: `proto::train`, as the receiver uses it.
+//! What ends a train of FPDUs: `proto::deframer`, as the receiver uses it.
 
 use super::receiver::{read, receiving, request, Peer, SINK};
 use crate::proto::failure::Fault;

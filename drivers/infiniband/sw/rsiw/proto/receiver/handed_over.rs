@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Takes in segments that the other end of the connection, on this host, hands over instead of
-//! sending them through TCP: see `proto::direct`. They are whole, have no CRC, and are otherwise
+//! sending them through TCP: see `proto::transport`. They are whole, have no CRC, and are otherwise
 //! treated as those that TCP brings.
 //!
 //! Process context with bottom halves off, under the receive lock.
