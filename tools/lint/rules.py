@@ -231,12 +231,24 @@ WHICH_DEVICE = (
 )
 
 
-def which_device(source, table):
-    """Nothing else answers which device it is."""
-    for what, where in table:
-        for m in re.finditer(what, source.code):
+# An address becomes memory of the kernel in one place, where it is one of a request that the domain's
+# consumer has posted and that is not complete. No type says that: it would have to live as long as
+# the request, in all rings.
+KERNEL_MEMORY = (
+    (r"\bPdId::new\s*\(", {"ffi/rdma/callbacks/device.rs"}),
+    (r"\bDmaMemory::new\s*\(", {"ffi/rdma/callbacks/mr.rs"}),
+    (r"\bKernelPieces::new\s*\(", {"ffi/rdma/kmr.rs"}),
+    (r"\bKind::Dma\s*\(memory\)\s*=>\s*self\b", {"mr/access.rs"}),
+    (r"\bmemory\s*\.\s*slices\s*\(", {"mr/access.rs"}),
+)
+
+
+def in_one_place(source, table, what):
+    """Nothing else does what the table has places for."""
+    for form, where in table:
+        for m in re.finditer(form, source.code):
             if source.path not in where:
-                yield f"{source.at(m.start())}: which device it is, is answered elsewhere"
+                yield f"{source.at(m.start())}: {what} elsewhere"
 
 
 # Who writes to the kernel's log, beside the device's own part of it, and without a limit.
@@ -298,7 +310,8 @@ def check(sources, section):
     yield from observers(program, OBSERVED)
     yield from loops(program)
     for source in above:
-        yield from which_device(source, WHICH_DEVICE)
+        yield from in_one_place(source, WHICH_DEVICE, "which device it is, is answered")
+        yield from in_one_place(source, KERNEL_MEMORY, "an address becomes memory of the kernel")
         yield from log_lines(source, ALL_WRITERS)
     paths = {source.path for source in above}
     yield from (f"{path} is not there any more" for path in ALL_WRITERS if path not in paths)
@@ -310,7 +323,7 @@ def self_test():
         source = Source(path, text)
         if rule is waits:
             return list(waits([source], *args))
-        of_file = rule in (which_device, log_lines)
+        of_file = rule in (in_one_place, log_lines)
         return list(rule(source if of_file else Program([source]), *args))
 
     stop = "fn end(&self) { // Timer::stop(self)\n    Timer::stop(self);\n}"
@@ -366,8 +379,11 @@ def self_test():
     assert len(found(loops, text="struct D { q: SpinLock<B>,\n}" + taker + deep)) == 1
 
     table = ((r"\bbind_to_device\s*\(", {"b.rs"}),)
-    assert len(found(which_device, table, text="fn f() { s.bind_to_device(n) }")) == 1
-    assert not found(which_device, table, path="b.rs", text="fn f() { s.bind_to_device(n) }")
+    assert len(found(in_one_place, table, "", text="fn f() { s.bind_to_device(n) }")) == 1
+    memory = "fn f() { self.pd.and_then(|pd| memory.slices(&g, pd, 0, 1)) }"
+    assert len(found(in_one_place, KERNEL_MEMORY, "", text=memory)) == 1
+    assert not found(in_one_place, KERNEL_MEMORY, "", path="mr/access.rs", text=memory)
+    assert not found(in_one_place, table, "", path="b.rs", text="fn f() { s.bind_to_device(n) }")
 
     line = 'fn f() { %s("%s\\n"); }'
     for call in ("pr_info!", "::kernel::pr_err!", "dev_warn_once!", "printk_deferred", "___ratelimit"):
