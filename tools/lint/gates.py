@@ -128,6 +128,26 @@ def short():
         yield f"tools/lint/gates.py: {name} is not short any more"
 
 
+TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:unsafe )?(?:struct|enum|union|type) (\w+)", re.M)
+# How many names of types may be in more than one file: each makes a reader ask which one is meant.
+MOST_NAMESAKES = 30
+
+
+def namesakes():
+    """Names of types that several files of the driver have."""
+    homes = {}
+    for path in files():
+        if path.startswith(DRIVER + "/") and path.endswith(".rs") and not path.startswith(COMPAT):
+            with open(path, encoding="utf-8") as f:
+                for name in set(TYPE.findall(f.read())):
+                    homes.setdefault(name, []).append(path[len(DRIVER) + 1:])
+    several = {name: where for name, where in homes.items() if len(where) > 1}
+    if len(several) > MOST_NAMESAKES:
+        for name, where in sorted(several.items()):
+            yield f"{name} is in {', '.join(sorted(where))}"
+        yield f"{len(several)} types have namesakes, at most {MOST_NAMESAKES}"
+
+
 def versions():
     """The version of the packages is that of the module."""
     with open("debian/changelog", encoding="utf-8") as f:
@@ -177,7 +197,7 @@ def main():
         print("usage: gates.py    (in the checkout)")
         return 0 if sys.argv[1] == "--help" else 2
     bad = 0
-    for message in (*versions(), *compat(), *short(), *listed(), *named()):
+    for message in (*versions(), *compat(), *short(), *namesakes(), *listed(), *named()):
         print(message)
         bad += 1
     for path in sorted(files()):

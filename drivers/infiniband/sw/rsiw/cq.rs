@@ -106,24 +106,24 @@ pub(crate) struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overflow;
 
-enum Ring {
+enum CqRing {
     User(UserRing),
     Kernel(KernelRing),
 }
 
-impl Ring {
+impl CqRing {
     /// Returns the ring of a process, or `EOPNOTSUPP` for a kernel consumer.
     fn user(&mut self) -> Result<&mut UserRing> {
         match self {
-            Ring::User(ring) => Ok(ring),
-            Ring::Kernel(_) => Err(EOPNOTSUPP),
+            CqRing::User(ring) => Ok(ring),
+            CqRing::Kernel(_) => Err(EOPNOTSUPP),
         }
     }
 }
 
 /// What the queue's lock protects.
 struct CqState {
-    ring: Ring,
+    ring: CqRing,
     overflow: Lost,
 }
 
@@ -137,7 +137,7 @@ enum Lost {
 }
 
 /// What is told of a queue to those who do not have its lock.
-struct Told {
+struct CqTold {
     /// Completions that wait, for a kernel consumer.
     waiting: u32,
     /// What a kernel consumer waits for: flags of [`notify`].
@@ -152,14 +152,14 @@ impl Watch for CqState {
     fn word(&self) -> u64 {
         let lost = u64::from(self.overflow != Lost::No) << 63;
         match &self.ring {
-            Ring::User(_) => lost,
+            CqRing::User(_) => lost,
             // CAST: the length is at most 32 bits.
-            Ring::Kernel(ring) => ring.len() as u64 | u64::from(ring.armed_for()) << 32 | lost,
+            CqRing::Kernel(ring) => ring.len() as u64 | u64::from(ring.armed_for()) << 32 | lost,
         }
     }
 }
 
-impl Told {
+impl CqTold {
     /// Takes a word of [`CqState`] apart.
     fn of(word: u64) -> Self {
         Self {
@@ -173,7 +173,7 @@ impl Told {
 }
 
 /// A ring that the queue of a process may go on in, and the offer to map it.
-type NewRing = (UserRing, MmapEntry);
+type NewCqRing = (UserRing, MmapEntry);
 
 /// A completion queue, to which any number of queue pairs add. What is left of a queue pair may keep
 /// it longer than the core does.
@@ -184,7 +184,7 @@ pub(crate) struct Cq {
     vector: Option<Arc<Vector>>,
     len: Atomic<u32>,
     #[pin]
-    offer: Offer<NewRing>,
+    offer: Offer<NewCqRing>,
     #[pin]
     state: Watched<CqState>,
     /// Notifications up to now; wraps. Changes under the queue's lock.
@@ -220,10 +220,10 @@ impl Cq {
             Some(udata) => {
                 let (ring, entry) = UserRing::new(len, kind, udata, loaded)?;
                 let armed = MovableWord::new(ring.armed()?);
-                (Ring::User(ring), Some(entry), Some(armed), None)
+                (CqRing::User(ring), Some(entry), Some(armed), None)
             }
             None => {
-                let ring = Ring::Kernel(KernelRing::new(len)?);
+                let ring = CqRing::Kernel(KernelRing::new(len)?);
                 let vector = Vector::new(handle.clone(), queues, init.vector)?;
                 (ring, None, None, Some(vector))
             }
@@ -301,7 +301,7 @@ impl Cq {
     }
 
     /// Makes a ring of at least `entries` entries, and tells the process how to map it.
-    fn make_ring(&self, entries: u32, udata: &mut Udata<'_>) -> Result<NewRing> {
+    fn make_ring(&self, entries: u32, udata: &mut Udata<'_>) -> Result<NewCqRing> {
         if !(1..=MAX_CQE).contains(&entries) {
             return Err(EINVAL);
         }
@@ -321,11 +321,11 @@ impl Cq {
         // One caller at a time, so that what each allocates is enough.
         let _resizing = self.offer.offered();
         let lacks = match &self.state.lock().ring {
-            Ring::User(_) => return Ok(()),
-            Ring::Kernel(ring) => ring.lacks(more),
+            CqRing::User(_) => return Ok(()),
+            CqRing::Kernel(ring) => ring.lacks(more),
         };
         let mut memory = lacks.map(KernelRing::memory).transpose()?;
-        if let Ring::Kernel(ring) = &mut self.state.lock().ring {
+        if let CqRing::Kernel(ring) = &mut self.state.lock().ring {
             ring.add_spare(more, memory.as_mut());
         }
         // What was replaced is freed without the lock.
@@ -355,8 +355,8 @@ impl Cq {
         let mut state = self.state.lock();
         trace::completion(&self.handle, || completion.fields());
         let added = match &mut state.ring {
-            Ring::User(ring) => ring.add(completion),
-            Ring::Kernel(ring) => ring.add(completion, qp, slots),
+            CqRing::User(ring) => ring.add(completion),
+            CqRing::Kernel(ring) => ring.add(completion, qp, slots),
         };
         if added.is_err() && state.overflow == Lost::No {
             state.overflow = Lost::Yes;
@@ -382,8 +382,8 @@ impl Cq {
     /// Moves completions to a kernel consumer; `EINVAL` for the queue of a process. Any context.
     pub(crate) fn poll(&self, room: &mut WcRoom<'_>) -> Result {
         match &mut self.state.lock().ring {
-            Ring::User(_) => return Err(EINVAL),
-            Ring::Kernel(ring) => ring.poll(room),
+            CqRing::User(_) => return Err(EINVAL),
+            CqRing::Kernel(ring) => ring.poll(room),
         }
         Ok(())
     }
@@ -392,8 +392,8 @@ impl Cq {
     /// whether completions wait already, or `EINVAL` for the queue of a process. Any context.
     pub(crate) fn arm(&self, solicited: bool) -> Result<bool> {
         match &mut self.state.lock().ring {
-            Ring::User(_) => Err(EINVAL),
-            Ring::Kernel(ring) => Ok(ring.arm(solicited)),
+            CqRing::User(_) => Err(EINVAL),
+            CqRing::Kernel(ring) => Ok(ring.arm(solicited)),
         }
     }
 
@@ -414,13 +414,13 @@ impl Cq {
     /// Drops a kernel consumer's completions of a QP that is being destroyed. No more of them may
     /// come. Any context.
     pub(crate) fn forget(&self, qp: &QpHandle) {
-        if let Ring::Kernel(ring) = &mut self.state.lock().ring {
+        if let CqRing::Kernel(ring) = &mut self.state.lock().ring {
             ring.forget(qp);
         }
     }
 
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
-        let told = Told::of(self.state.word());
+        let told = CqTold::of(self.state.word());
         to.number(c"entries", self.len())?;
         let armed = match &self.armed {
             Some(word) => word.load(),
@@ -481,7 +481,7 @@ impl Spare {
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        if let Ring::Kernel(ring) = &mut self.cq.state.lock().ring {
+        if let CqRing::Kernel(ring) = &mut self.cq.state.lock().ring {
             ring.drop_spare(self.entries.load(Relaxed));
         }
     }

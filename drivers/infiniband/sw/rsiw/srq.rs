@@ -82,7 +82,7 @@ struct SrqState {
 }
 
 /// What is told of a queue to those who do not have its lock.
-struct Told {
+struct SrqTold {
     depth: u32,
     limit: u32,
     /// Receives that wait. A process does not tell.
@@ -102,7 +102,7 @@ impl Watch for SrqState {
     }
 }
 
-impl Told {
+impl SrqTold {
     /// Takes a word of [`SrqState`] apart.
     fn of(word: u64) -> Self {
         // CAST: 21 bits.
@@ -129,7 +129,7 @@ fn of_process<E: HasElements>(
 }
 
 /// A ring that the queue of a process may go on in, and the offer to map it.
-type NewRing = (SharedRing<own::Rqe>, MmapEntry);
+type NewRecvRing = (SharedRing<own::Rqe>, MmapEntry);
 
 /// A shared receive queue. It knows none of the queue pairs that take from it, and forgets what it
 /// has given to one.
@@ -139,7 +139,7 @@ pub(crate) struct Srq {
     handle: Arc<SrqHandle>,
     max_sge: u32,
     #[pin]
-    offer: Offer<NewRing>,
+    offer: Offer<NewRecvRing>,
     #[pin]
     state: Watched<SrqState>,
     _quota: Quota,
@@ -147,7 +147,7 @@ pub(crate) struct Srq {
 
 impl Srq {
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
-        let told = Told::of(self.state.word());
+        let told = SrqTold::of(self.state.word());
         to.number(c"depth", told.depth)?;
         to.number(c"max_sge", self.max_sge)?;
         to.number(c"limit", told.limit)?;
@@ -316,7 +316,7 @@ impl Srq {
     }
 
     /// Makes the ring that a process asks for, and tells it how to map it.
-    fn make_ring(&self, asked: &ResizeSrqReq, udata: &mut Udata<'_>) -> Result<NewRing> {
+    fn make_ring(&self, asked: &ResizeSrqReq, udata: &mut Udata<'_>) -> Result<NewRecvRing> {
         if !(1..=MAX_SRQ_WR).contains(&asked.num_rqe) {
             return Err(EINVAL);
         }
@@ -332,7 +332,7 @@ impl Srq {
 
     /// Returns the attributes. The limit is 0 once it was reached.
     pub(crate) fn query(&self) -> SrqAttr {
-        let told = Told::of(self.state.word());
+        let told = SrqTold::of(self.state.word());
         SrqAttr {
             max_wr: told.depth,
             max_sge: self.max_sge,

@@ -88,7 +88,7 @@ use crate::{
     },
     proto::counters::Counter,
     qp::{
-        create::Parts,
+        create::QpParts,
         Qp, //
     },
     rnic::Rnic,
@@ -269,7 +269,7 @@ impl Driver for Rsiw {
         if init.flags != 0 {
             return Err(EOPNOTSUPP);
         }
-        let parts = Parts {
+        let parts = QpParts {
             pd: pd.into(),
             send_cq: init.send_cq.as_ref().ok_or(EINVAL)?.clone(),
             recv_cq: init.recv_cq.as_ref().ok_or(EINVAL)?.clone(),

@@ -104,7 +104,7 @@ const RETRY_MS: u32 = 100;
 /// a port space to one consumer per namespace. TCP has one space only, so that consumers in
 /// different ones must not share a socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct WildcardKey {
     namespace: u64,
     /// Index of the VRF's interface; zero is none.
     vrf: i32,
@@ -120,7 +120,7 @@ struct Key {
 pub(crate) struct Acceptors {
     /// Held while a listener joins or leaves a socket, and so while the socket is made or closed.
     #[pin]
-    shared: Mutex<RBTree<Key, Arc<Acceptor>>>,
+    shared: Mutex<RBTree<WildcardKey, Arc<Acceptor>>>,
 }
 
 impl Common for Acceptors {
@@ -144,7 +144,7 @@ impl Acceptors {
 
 /// Where a consumer wants to listen: its address, and the TCP port that the port mapper chose,
 /// if any.
-pub(super) struct Place<'a> {
+pub(super) struct ListenAt<'a> {
     id: CallId<'a>,
     netdev: &'a NetDevice,
     addr: SocketAddr,
@@ -153,7 +153,7 @@ pub(super) struct Place<'a> {
     backlog: u32,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ListenAt<'a> {
     pub(super) fn new(
         dev: &Device,
         id: CallId<'a>,
@@ -172,8 +172,8 @@ impl<'a> Place<'a> {
     }
 
     /// Returns the key of the socket. Only a socket on the wildcard is shared.
-    fn key(&self) -> Option<Key> {
-        self.addr.ip().is_unspecified().then(|| Key {
+    fn key(&self) -> Option<WildcardKey> {
+        self.addr.ip().is_unspecified().then(|| WildcardKey {
             namespace: self.netdev.namespace(),
             vrf: self.netdev.vrf(),
             is_ipv6: self.addr.is_ipv6(),
@@ -214,7 +214,7 @@ enum Role {
     /// That of one listener, at an address.
     Single,
     /// That of all listeners which have this key in [`Acceptors`].
-    Shared(Key),
+    Shared(WildcardKey),
     /// That of one listener on the wildcard whose device is bound; it has joined this one, too.
     Below(Arc<Acceptor>),
 }
@@ -246,7 +246,7 @@ impl_has_work! {
 
 /// Has `listener` get the connections to a place. If somebody listens at the port mapper's port,
 /// the consumer's own is used.
-pub(super) fn join(listener: &Arc<Listener>, mut place: Place<'_>) -> Result<Arc<Acceptor>> {
+pub(super) fn join(listener: &Arc<Listener>, mut place: ListenAt<'_>) -> Result<Arc<Acceptor>> {
     match (Acceptor::at(&place, listener), place.mapped_port) {
         (Err(e), Some(port)) if e == EADDRINUSE => {
             // Any process may claim to be the port mapper.
@@ -263,7 +263,7 @@ pub(super) fn join(listener: &Arc<Listener>, mut place: Place<'_>) -> Result<Arc
 
 impl Acceptor {
     /// Finds or makes the socket for a place, and lets `listener` have its connections.
-    fn at(place: &Place<'_>, listener: &Arc<Listener>) -> Result<Arc<Self>> {
+    fn at(place: &ListenAt<'_>, listener: &Arc<Listener>) -> Result<Arc<Self>> {
         let queues = listener.endpoints.dev.queues();
         let Some(key) = place.key() else {
             return Self::new(place, queues, Role::Single, listener);
@@ -278,8 +278,8 @@ impl Acceptor {
 
     /// Finds or makes the socket that has this key, and adds `listener`.
     fn shared(
-        place: &Place<'_>,
-        key: Key,
+        place: &ListenAt<'_>,
+        key: WildcardKey,
         queues: &Arc<Queues>,
         listener: &Arc<Listener>,
     ) -> Result<Arc<Self>> {
@@ -297,7 +297,7 @@ impl Acceptor {
     }
 
     fn new(
-        place: &Place<'_>,
+        place: &ListenAt<'_>,
         queues: &Arc<Queues>,
         role: Role,
         listener: &Arc<Listener>,
@@ -528,7 +528,7 @@ pub(super) fn create(
     });
     let result = listening.and_then(|this| {
         all.introduce(this.number, this.consumer);
-        let place = Place::new(dev, id, &netdev, addr, backlog);
+        let place = ListenAt::new(dev, id, &netdev, addr, backlog);
         this.open(place).inspect_err(|_| {
             all.remove(&this);
             this.close();
@@ -553,7 +553,7 @@ pub(super) fn destroy(all: &Registry<Listening>, id: &CmId) -> Result {
 }
 
 impl Listening {
-    fn open(self: &Arc<Self>, place: Place<'_>) -> Result {
+    fn open(self: &Arc<Self>, place: ListenAt<'_>) -> Result {
         let acceptor = join(&self.listener, place)?;
         *self.acceptor.lock() = Some(acceptor);
         // The device may be going away, and have closed it in between.

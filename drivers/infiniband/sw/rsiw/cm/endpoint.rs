@@ -235,7 +235,7 @@ impl EndpointState {
 
 /// What observers may see. They must not take the endpoint's mutex: work that finds it taken leaves
 /// the endpoint to whoever holds it.
-struct Shown {
+struct Visible {
     cm_id: Option<ARef<CmId>>,
     /// By which its consumer knows, or has known, the connection.
     consumer: Option<ConsumerId>,
@@ -295,7 +295,7 @@ pub(super) struct Endpoint {
     pub(super) state: Mutex<EndpointState>,
     /// Written under the mutex.
     #[pin]
-    shown: SpinLock<Shown>,
+    shown: SpinLock<Visible>,
     #[pin]
     work: Work<Self>,
     #[pin]
@@ -320,7 +320,7 @@ impl_list_item! {
 impl Endpoint {
     fn new(endpoints: Arc<Endpoints>, number: usize, payer: Payer) -> Result<Arc<Self>> {
         let state = EndpointState::new();
-        let shown = Shown {
+        let shown = Visible {
             cm_id: None,
             consumer: None,
             phase: state.connection.phase(),

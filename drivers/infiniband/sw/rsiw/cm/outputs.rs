@@ -342,7 +342,7 @@ fn counter_of(event: &Event) -> Option<Counter> {
 }
 
 /// An event taken from a connection, and all that its delivery needs.
-pub(super) struct Pending {
+pub(super) struct PendingEvent {
     event: Event,
     /// Private data, cut to what an event may carry (T-10).
     data: [u8; MAX_EVENT_DATA],
@@ -353,7 +353,7 @@ pub(super) struct Pending {
     id: Option<ARef<CmId>>,
 }
 
-impl Pending {
+impl PendingEvent {
     fn deliver(&self, number: usize) -> Result {
         let data = |len| self.data.get(..len).unwrap_or(&[]);
         let event = match self.event {
@@ -387,7 +387,7 @@ impl Pending {
 
 impl Endpoint {
     /// Takes the next event that is due. Under the mutex.
-    pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<Pending> {
+    pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<PendingEvent> {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
         // With any event that the consumer of `id` is told, iw_cm stops waiting.
@@ -408,7 +408,7 @@ impl Endpoint {
         } else {
             self.cm_id()
         };
-        Some(Pending {
+        Some(PendingEvent {
             event,
             data,
             addresses,
@@ -418,7 +418,7 @@ impl Endpoint {
     }
 
     /// Delivers an event. If that fails, the connection is told.
-    pub(super) fn deliver(self: &Arc<Self>, pending: Pending) {
+    pub(super) fn deliver(self: &Arc<Self>, pending: PendingEvent) {
         let input = match pending.deliver(self.number()) {
             Ok(()) => return,
             // The listener is gone. It has ended those without a Request likewise.

@@ -36,12 +36,12 @@ pub(super) trait Entry {
 pub(super) struct Registry<T> {
     /// A spin lock: all processes share it, and one that is preempted must not hold it.
     #[pin]
-    inner: SpinLock<Inner<T>>,
+    inner: SpinLock<Numbered<T>>,
     #[pin]
     empty: CondVar,
 }
 
-struct Inner<T> {
+struct Numbered<T> {
     last: usize,
     closed: bool,
     objects: RBTree<usize, Arc<T>>,
@@ -51,7 +51,7 @@ struct Inner<T> {
     consumers: RBTree<ConsumerId, usize>,
 }
 
-impl<T> Inner<T> {
+impl<T> Numbered<T> {
     /// Returns a number that was not used before; never zero.
     fn next_number(&mut self) -> Result<usize> {
         self.check_open()?;
@@ -71,7 +71,7 @@ impl<T: Entry> Registry<T> {
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             inner <- new_spinlock!(
-                Inner {
+                Numbered {
                     last: 0,
                     closed: false,
                     objects: RBTree::new(),

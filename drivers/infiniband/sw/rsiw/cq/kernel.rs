@@ -43,10 +43,10 @@ use kernel::{
 };
 
 /// A completion, and the slots of which it frees one when it is polled.
-type Entry = (Wc, Option<Arc<Slots>>);
+type KernelEntry = (Wc, Option<Arc<Slots>>);
 
 /// Entries in order; free places hold `None`.
-type Entries = Ring<KVVec<Option<Entry>>>;
+type KernelEntries = Ring<KVVec<Option<KernelEntry>>>;
 
 fn free(slots: Option<Arc<Slots>>) {
     if let Some(slots) = slots {
@@ -56,7 +56,7 @@ fn free(slots: Option<Arc<Slots>>) {
 
 /// Completions that were not polled yet, in order.
 pub(super) struct KernelRing {
-    entries: Entries,
+    entries: KernelEntries,
     /// Entries that the consumer asked for.
     asked: Saturating<usize>,
     /// Entries that its queue pairs need beyond those.
@@ -78,7 +78,7 @@ impl KernelRing {
     }
 
     /// Allocates the memory of a ring of `entries` entries. Sleeps.
-    pub(super) fn memory(entries: usize) -> Result<Entries> {
+    pub(super) fn memory(entries: usize) -> Result<KernelEntries> {
         let mut memory = KVVec::with_capacity(entries, GFP_KERNEL)?;
         for _ in 0..entries {
             memory.push_within_capacity(None).map_err(|_| ENOMEM)?;
@@ -95,7 +95,7 @@ impl KernelRing {
 
     /// Counts `more` entries to spare. If there is `memory`, the ring moves there, and the caller
     /// gets the old memory in it.
-    pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut Entries>) {
+    pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut KernelEntries>) {
         if let Some(memory) = memory {
             // Bounded by what the kernel consumer has left in its queue.
             while let Some(entry) = self.take() {
@@ -114,7 +114,7 @@ impl KernelRing {
         self.spare -= less as usize;
     }
 
-    fn take(&mut self) -> Option<Entry> {
+    fn take(&mut self) -> Option<KernelEntry> {
         let entry = self.entries.get_mut(0)?.take();
         self.entries.drop_oldest();
         entry

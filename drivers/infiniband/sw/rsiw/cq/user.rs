@@ -72,12 +72,12 @@ impl Kind {
 }
 
 #[derive(Clone)]
-enum Entries {
+enum UserEntries {
     Stock(SharedRing<Cqe>),
     Own(SharedRing<own::Cqe>, Kind),
 }
 
-impl Entries {
+impl UserEntries {
     /// Returns how many octets `entries` entries take.
     fn bytes(entries: u32, kind: Kind) -> Result<usize> {
         match kind.rings {
@@ -152,7 +152,7 @@ impl Entries {
 
 /// The kernel's end of a process's queue.
 pub(super) struct UserRing {
-    ring: Entries,
+    ring: UserEntries,
     /// [`CqCtrl::flags`].
     armed: SharedWord,
     /// The next entry to fill.
@@ -168,11 +168,11 @@ impl UserRing {
         udata: &Udata<'_>,
         loaded: Loaded,
     ) -> Result<(Self, MmapEntry)> {
-        let ctrl = Entries::bytes(entries, kind)?;
+        let ctrl = UserEntries::bytes(entries, kind)?;
         let len = ctrl.checked_add(size_of::<CqCtrl>()).ok_or(EINVAL)?;
         let mem = SharedMemory::new(len, loaded)?;
         let ring = Self {
-            ring: Entries::new(mem.clone(), entries, kind)?,
+            ring: UserEntries::new(mem.clone(), entries, kind)?,
             armed: SharedWord::new(mem.clone(), ctrl)?,
             put: Position::FIRST,
         };
@@ -229,7 +229,7 @@ impl UserRing {
     }
 
     /// Appends `n` entries of `from`, from number `first` on; under the lock [`AT_A_TIME`] at most.
-    fn append(&mut self, from: &Entries, first: Position, n: u32) -> Result {
+    fn append(&mut self, from: &UserEntries, first: Position, n: u32) -> Result {
         match self.put.number().checked_add(n) {
             Some(end) if end <= self.ring.len() => {}
             _ => return Err(EINVAL),
@@ -270,7 +270,7 @@ pub(super) enum Moved {
 
 /// Completions that waited in a ring at the moment this was made.
 pub(super) struct Waiting {
-    ring: Entries,
+    ring: UserEntries,
     /// The entry behind the last.
     end: Position,
 }

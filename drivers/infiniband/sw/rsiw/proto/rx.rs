@@ -164,7 +164,7 @@ pub(crate) struct WholeSend {
 
 /// A Send in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Open {
+struct SendInProgress {
     opcode: Opcode,
     mo: Wrapping<u32>,
 }
@@ -176,7 +176,7 @@ pub(crate) struct Rx {
     read_msn: Msn,
     /// Of Atomic Responses.
     atomic_msn: Msn,
-    open: Option<Open>,
+    open: Option<SendInProgress>,
     rtr: RtrSet,
     first: bool,
     stopped: bool,
@@ -447,7 +447,7 @@ impl Rx {
             self.open = None;
             self.send_msn = msn.next();
         } else {
-            self.open = Some(Open {
+            self.open = Some(SendInProgress {
                 opcode,
                 mo: Wrapping(end),
             });

@@ -79,7 +79,7 @@ pub(super) struct NewRings {
 }
 
 /// The offers to map the rings in use, and other rings.
-pub(super) struct Offered {
+pub(super) struct OfferedRings {
     pub(super) offers: Offers,
     pub(super) made: Made<NewRings>,
 }
@@ -89,7 +89,7 @@ pub(super) struct Offered {
 pub(super) struct Rings {
     /// Locked while the rings are replaced.
     #[pin]
-    pub(super) offered: Mutex<Offered>,
+    pub(super) offered: Mutex<OfferedRings>,
     /// A view of the send queue for those who describe the QP. Only a resize takes this lock else.
     #[pin]
     pub(super) posted: SpinLockIrq<Posted>,
@@ -97,7 +97,7 @@ pub(super) struct Rings {
 
 impl Rings {
     pub(super) fn new(offers: Offers, posted: Posted) -> Result<Pin<KBox<Self>>> {
-        let offered = Offered {
+        let offered = OfferedRings {
             offers,
             made: Made::NONE,
         };

@@ -63,7 +63,7 @@ use crate::{
             handle::QpHandle,
             udata::Udata, //
         },
-        rsiw::queues::Queues as WorkQueues,
+        rsiw::queues::Queues,
         task::{
             memory_for,
             Identity, //
@@ -118,7 +118,7 @@ use kernel::{
 };
 
 /// The existing objects that a QP is made of.
-pub(crate) struct Parts {
+pub(crate) struct QpParts {
     pub(crate) pd: Arc<Pd>,
     pub(crate) send_cq: Arc<Cq>,
     pub(crate) recv_cq: Arc<Cq>,
@@ -128,28 +128,28 @@ pub(crate) struct Parts {
 }
 
 /// What a process asks of its queues.
-struct Asked<'a, 'b> {
+struct Wanted<'a, 'b> {
     has_srq: bool,
     sig_all: bool,
     features: Features,
     udata: &'a Udata<'b>,
-    queues: &'a Arc<WorkQueues>,
+    queues: &'a Arc<Queues>,
 }
 
 /// The queues of a new QP, and its consumer.
-struct Queues {
+struct NewQueues {
     ring: SqRing,
     /// None with a shared receive queue.
     rq: Option<Rq>,
     consumer: Consumer,
 }
 
-impl Queues {
+impl NewQueues {
     /// Makes the queues of a process, with entries `S` and `R`; replaces the sizes in `cap` by
     /// those given.
     fn of_process<S, R>(
         cap: &mut QpCap,
-        asked: &Asked<'_, '_>,
+        asked: &Wanted<'_, '_>,
         sq_of: fn(UserSq<S>) -> SqRing,
         posted_of: fn(SharedRing<S>) -> Posted,
         rq_of: fn(UserRq<R>) -> Rq,
@@ -262,12 +262,12 @@ impl Qp {
     pub(crate) fn create(
         table: &Arc<QpTable>,
         handle: Arc<QpHandle>,
-        parts: Parts,
+        parts: QpParts,
         cap: &mut QpCap,
         sig_all: bool,
         mut udata: Option<&mut Udata<'_>>,
     ) -> Result<(Arc<Self>, Qpn)> {
-        let Parts {
+        let QpParts {
             pd,
             send_cq,
             recv_cq,
@@ -279,7 +279,7 @@ impl Qp {
         let poll_us = poll_us(features, udata.as_deref_mut())?;
         let queues = match &udata {
             Some(udata) => {
-                let asked = Asked {
+                let asked = Wanted {
                     has_srq: srq.is_some(),
                     sig_all,
                     features,
@@ -289,11 +289,17 @@ impl Qp {
                 match features.rings() {
                     Rings::Stock => {
                         let posted = Posted::User;
-                        Queues::of_process::<Sqe, Rqe>(cap, &asked, SqRing::User, posted, Rq::User)?
+                        NewQueues::of_process::<Sqe, Rqe>(
+                            cap,
+                            &asked,
+                            SqRing::User,
+                            posted,
+                            Rq::User,
+                        )?
                     }
                     Rings::Own => {
                         let posted = Posted::Own;
-                        Queues::of_process::<own::Sqe, own::Rqe>(
+                        NewQueues::of_process::<own::Sqe, own::Rqe>(
                             cap,
                             &asked,
                             SqRing::Own,
@@ -303,9 +309,9 @@ impl Qp {
                     }
                 }
             }
-            None => Queues::of_kernel(cap, srq.as_ref(), sig_all, &send_cq)?,
+            None => NewQueues::of_kernel(cap, srq.as_ref(), sig_all, &send_cq)?,
         };
-        let Queues { ring, rq, consumer } = queues;
+        let NewQueues { ring, rq, consumer } = queues;
         let poller = match &udata {
             Some(udata) => Poller::new(poll_us, udata, dev.queues())?,
             None => None,

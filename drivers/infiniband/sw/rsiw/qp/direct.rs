@@ -50,7 +50,7 @@ use kernel::{
 
 pub(crate) use self::peers::LocalPeers;
 pub(super) use self::peers::{
-    Entry,
+    KnownEnd,
     Prepared, //
 };
 
@@ -163,7 +163,7 @@ impl<'a> Direct<'a> {
         if !source.is_whole(frame.offset, frame.payload.into()) {
             return Err(PayloadError::NoMemory);
         }
-        let segment = Segment::new(source, front, frame);
+        let segment = HandedSegment::new(source, front, frame);
         let intake = self.intake().ok_or(PayloadError::Broken)?;
         intake.with(|receiver, env| receiver.take_in(env, &segment, front, frame.ulpdu_len));
         Ok(())
@@ -211,7 +211,7 @@ impl<'a> Direct<'a> {
 }
 
 /// A segment without its pad: headers, and octets of a message in the sender's memory.
-struct Segment<'a> {
+struct HandedSegment<'a> {
     source: &'a Source,
     /// Length of the headers.
     front: usize,
@@ -231,7 +231,7 @@ struct Cursor<'a> {
     rest: Option<Slices<'a>>,
 }
 
-impl<'a> Segment<'a> {
+impl<'a> HandedSegment<'a> {
     fn new(source: &'a Source, front: &[u8], frame: &Frame) -> Self {
         Self {
             source,
@@ -280,7 +280,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-impl CopyToPage for Segment<'_> {
+impl CopyToPage for HandedSegment<'_> {
     #[inline]
     fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
         let skip = u32::try_from(at.checked_sub(self.front).ok_or(EINVAL)?)?;

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    direct::Entry,
+    direct::KnownEnd,
     rx::Receiving,
     sq::SqRing,
     stream::Stream,
@@ -40,7 +40,7 @@ pub(super) struct Conn {
     pub(super) stream: Arc<Stream>,
     pub(super) tx: TxState,
     /// Where the other end of the connection finds this one.
-    pub(super) entry: Option<Entry>,
+    pub(super) entry: Option<KnownEnd>,
 }
 
 impl Conn {

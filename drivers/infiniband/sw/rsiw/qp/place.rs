@@ -120,7 +120,7 @@ fn fill<C: CopyToPage>(
 }
 
 /// A range of one region or window.
-struct Range {
+struct RegionRange {
     purpose: Purpose,
     stag: Stag,
     addr: u64,
@@ -131,7 +131,7 @@ struct Range {
 /// range ends with the element at the latest, and is `None` if the receive ends in front of
 /// `target`. Returns `EACCES` if the addresses of an element wrap.
 #[inline(always)]
-fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<Range>> {
+fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<RegionRange>> {
     let (purpose, stag, addr, len) = match target {
         Target::Write(stag, to) => (Purpose::Write, stag, to.0, len),
         Target::Response(stag, to) => (Purpose::Response, stag, to.0, len),
@@ -143,7 +143,7 @@ fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<Range>> {
             (Purpose::Receive, stag, addr, piece.len)
         }
     };
-    Ok(Some(Range {
+    Ok(Some(RegionRange {
         purpose,
         stag,
         addr,
@@ -166,7 +166,7 @@ pub(super) fn place<C: CopyToPage>(
     let range = range_of(target, sgl, payload.len).map_err(fault)?;
     match (range, target) {
         (Some(range), _) if range.len == payload.len => {
-            let Range { purpose, stag, .. } = range;
+            let RegionRange { purpose, stag, .. } = range;
             let access = cached.open_traced(base, purpose, stag, range.addr, range.len);
             fill(access.map_err(tagged)?, payload, 0, budget).map_err(fault)
         }

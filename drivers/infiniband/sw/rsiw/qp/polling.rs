@@ -37,7 +37,7 @@ pub(super) use self::poller::Poller;
 
 /// What one look at the ring has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+enum Look {
     /// No request, or another thread has the mutex.
     Nothing,
     /// Requests, of which some were taken out.
@@ -48,22 +48,22 @@ enum Seen {
 
 impl Qp {
     /// Sends or flushes what is in the queue, without giving requests time to gather.
-    fn deal_with_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> Seen {
+    fn deal_with_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> Look {
         if inner.ring.is_empty() {
-            return Seen::Nothing;
+            return Look::Nothing;
         }
         let before = inner.ring.taken();
         self.send_posts(inner, after);
         if inner.ring.taken() == before {
-            Seen::Waiting
+            Look::Waiting
         } else {
-            Seen::Taken
+            Look::Taken
         }
     }
 
-    fn poll_once(self: &Arc<Self>) -> Seen {
+    fn poll_once(self: &Arc<Self>) -> Look {
         let Some(mut inner) = self.inner.try_lock() else {
-            return Seen::Nothing;
+            return Look::Nothing;
         };
         let mut after = After::default();
         let seen = self.deal_with_posted(&mut inner, &mut after);
@@ -78,9 +78,9 @@ impl Qp {
         let end = time::now().saturating_add(u64::from(us).saturating_mul(1000));
         loop {
             match self.poll_once() {
-                Seen::Taken => return true,
-                Seen::Waiting => return false,
-                Seen::Nothing => {}
+                Look::Taken => return true,
+                Look::Waiting => return false,
+                Look::Nothing => {}
             }
             if time::now() >= end || task::is_wanted() || current!().signal_pending() {
                 return false;
@@ -103,7 +103,7 @@ impl Qp {
         let seen = self.deal_with_posted(&mut inner, &mut after);
         drop(inner);
         after.run(self);
-        if seen == Seen::Taken {
+        if seen == Look::Taken {
             match current!().signal_pending() {
                 // The thread may be stopped next.
                 true => self.urge(),

@@ -122,8 +122,8 @@ impl SgList {
 
     /// Returns the pieces of elements that are the `len` octets from `offset` of the message on.
     /// They have fewer octets if the elements do.
-    pub(crate) fn pieces(&self, offset: u32, len: u32) -> Pieces<'_> {
-        Pieces {
+    pub(crate) fn pieces(&self, offset: u32, len: u32) -> SgPieces<'_> {
+        SgPieces {
             sges: self.elements().iter(),
             index: 0,
             skip: offset,
@@ -145,7 +145,7 @@ fn total_len(sges: &[Sge]) -> u64 {
 }
 
 #[derive(Clone)]
-pub(crate) struct Pieces<'a> {
+pub(crate) struct SgPieces<'a> {
     sges: core::slice::Iter<'a, Sge>,
     /// Of the next element.
     index: usize,
@@ -167,7 +167,7 @@ pub(crate) struct Piece {
     pub(crate) len: u32,
 }
 
-impl Iterator for Pieces<'_> {
+impl Iterator for SgPieces<'_> {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {

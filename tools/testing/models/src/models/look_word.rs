@@ -34,7 +34,7 @@ pub(crate) const COPIED: &[Copied] = &[
         from: "    fn change(",
         lines: &[
             "let mut phase = self.phase.lock();",
-            "self.word.store((to == Phase::Polls).into());",
+            "self.word.store((to == PollPhase::Polls).into());",
         ],
     },
     Copied {

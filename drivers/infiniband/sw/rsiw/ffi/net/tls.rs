@@ -90,7 +90,7 @@ pub(crate) trait HandshakeHandler: Send + Sync + 'static {
 
 /// What the daemon's answer is about.
 #[pin_data]
-struct Pending {
+struct Question {
     admits: Admits,
     status: SetOnce<c_int>,
     #[pin]
@@ -134,7 +134,7 @@ impl Admits {
 
 /// What C has until the daemon answers.
 struct Asked<H> {
-    pending: Arc<Pending>,
+    pending: Arc<Question>,
     handler: Arc<H>,
 }
 
@@ -148,7 +148,7 @@ struct Asked<H> {
 /// cancelled.
 pub(crate) struct Handshake<H: HandshakeHandler> {
     claim: Claim,
-    pending: Arc<Pending>,
+    pending: Arc<Question>,
     asked: *mut Asked<H>,
 }
 
@@ -172,7 +172,7 @@ impl<H: HandshakeHandler> Handshake<H> {
         handler: Arc<H>,
     ) -> Result<Self> {
         let pending = Arc::pin_init(
-            pin_init!(Pending {
+            pin_init!(Question {
                 admits: Admits::new(side, credentials),
                 status: SetOnce::new(),
                 is_told <- Completion::new(),

@@ -50,7 +50,7 @@ const FIRST_PAGE: u32 = 0x91;
 ///
 /// Made by [`MmapEntry::insert`]; freed by [`mmap_free_callback`] once the core has no reference.
 #[repr(C)]
-struct Entry {
+struct CoreEntry {
     base: Opaque<b::rdma_user_mmap_entry>,
     mem: Arc<SharedMemory>,
 }
@@ -60,9 +60,9 @@ struct Entry {
 ///
 /// # Invariants
 ///
-/// `entry` is null, or an [`Entry`] inserted at the core, in `context`, with a reference of ours.
+/// `entry` is null, or an [`CoreEntry`] inserted at the core, in `context`, with a reference of ours.
 pub(crate) struct MmapEntry {
-    entry: Atomic<*mut Entry>,
+    entry: Atomic<*mut CoreEntry>,
     context: Arc<UcontextHandle>,
     key: u64,
 }
@@ -75,7 +75,7 @@ impl MmapEntry {
         let handle = unsafe { Object::<_, ()>::handle_of_any(context.as_ptr()) }.ok_or(EINVAL)?;
         let len = mem.size();
         let entry = KBox::new(
-            Entry {
+            CoreEntry {
                 base: Opaque::zeroed(),
                 mem,
             },
@@ -149,7 +149,7 @@ pub(super) unsafe extern "C" fn mmap_callback(
         let entry = unsafe { b::rdma_user_mmap_entry_get(context, vma) };
         let entry = NonNull::new(entry).ok_or(EINVAL)?;
         // SAFETY: all entries of the device are ours, and we have a reference.
-        let mem = unsafe { &(*entry.cast::<Entry>().as_ptr()).mem };
+        let mem = unsafe { &(*entry.cast::<CoreEntry>().as_ptr()).mem };
         // SAFETY: the mapping is new, the memory came from `__vmalloc` with this size and lives as
         // long as the entry, which we have a reference to.
         let ret = unsafe { h::vma_map_vmalloc(vma, mem.as_ptr().cast(), mem.size()) };
@@ -167,5 +167,5 @@ pub(super) unsafe extern "C" fn mmap_callback(
 /// For the core only, with an entry of this device that has no reference left.
 pub(super) unsafe extern "C" fn mmap_free_callback(entry: *mut b::rdma_user_mmap_entry) {
     // SAFETY: entries are from `into_raw` in `MmapEntry::insert`; only this frees inserted ones.
-    drop(unsafe { KBox::from_raw(entry.cast::<Entry>()) });
+    drop(unsafe { KBox::from_raw(entry.cast::<CoreEntry>()) });
 }

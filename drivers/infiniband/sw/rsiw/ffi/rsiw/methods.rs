@@ -77,9 +77,9 @@ pub(crate) const fn in_c<D: Methods>() -> InC {
     }
 }
 
-struct Callbacks<D>(PhantomData<D>);
+struct MethodCallbacks<D>(PhantomData<D>);
 
-impl<D: Methods> Callbacks<D> {
+impl<D: Methods> MethodCallbacks<D> {
     const ALL: &'static b::rsiw_methods = &b::rsiw_methods {
         resize_qp: Some(resize_qp::<D>),
         resize_srq: Some(resize_srq::<D>),
@@ -90,7 +90,7 @@ impl<D: Methods> Callbacks<D> {
 
 fn definitions<D: Methods>() -> *const b::uapi_definition {
     // SAFETY: the callbacks are static, and those of `D`, as are all devices with the definitions.
-    unsafe { b::rsiw_definitions(Callbacks::<D>::ALL) }
+    unsafe { b::rsiw_definitions(MethodCallbacks::<D>::ALL) }
 }
 
 /// # Safety

@@ -55,7 +55,7 @@ struct Node<T> {
     value: Arc<T>,
 }
 
-type Place<T> = Atomic<*mut Node<T>>;
+type NodePtr<T> = Atomic<*mut Node<T>>;
 
 /// A table from 32-bit indices to `Arc<T>`.
 ///
@@ -74,7 +74,7 @@ pub(crate) struct RcuTable<T: Send + Sync + 'static> {
     /// Where the search for a free index goes on; changes under the xarray's lock.
     cursor: Opaque<u32>,
     /// [`PLACES`], or none.
-    places: KVec<Place<T>>,
+    places: KVec<NodePtr<T>>,
     _values: PhantomData<Arc<T>>,
 }
 
@@ -100,7 +100,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     }
 
     /// Makes an empty table; all of `places` must be null.
-    fn over(places: KVec<Place<T>>, _loaded: Loaded) -> impl PinInit<Self> {
+    fn over(places: KVec<NodePtr<T>>, _loaded: Loaded) -> impl PinInit<Self> {
         pin_init!(Self {
             // INVARIANT: an empty xarray, and nothing in the places.
             xa <- Opaque::ffi_init(|xa| {
@@ -129,7 +129,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     }
 
     #[inline(always)]
-    fn place(&self, index: u32) -> Option<&Place<T>> {
+    fn place(&self, index: u32) -> Option<&NodePtr<T>> {
         self.places.get((index % PLACES) as usize)
     }
 

@@ -55,21 +55,21 @@ use kernel::{
 /// namespaces, and while an old one is on its way out.
 const MOST_CANDIDATES: usize = 16;
 
-type Place = (IpAddr, u16);
+type EndAddr = (IpAddr, u16);
 
 /// The key of an end in the table, which orders those with the same addresses by namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    local: Place,
-    remote: Place,
+struct EndKey {
+    local: EndAddr,
+    remote: EndAddr,
     namespace: u64,
     /// Unique among all ends, also those that have left.
     number: u64,
 }
 
 /// The ends, and the number that was given out last.
-struct Table {
-    ends: RBTree<Key, Arc<Stream>>,
+struct KnownEnds {
+    ends: RBTree<EndKey, Arc<Stream>>,
     last: u64,
 }
 
@@ -78,7 +78,7 @@ struct Table {
 pub(crate) struct LocalPeers {
     /// Also held around any change of two links to each other.
     #[pin]
-    table: SpinLockIrq<Table>,
+    table: SpinLockIrq<KnownEnds>,
 }
 
 impl Common for LocalPeers {
@@ -90,7 +90,7 @@ impl Common for LocalPeers {
 impl LocalPeers {
     /// Makes an empty table.
     pub(crate) fn none() -> Result<Arc<dyn Common>> {
-        let table = Table {
+        let table = KnownEnds {
             ends: RBTree::new(),
             last: 0,
         };
@@ -113,15 +113,15 @@ impl LocalPeers {
 
 /// An end that is to be entered.
 pub(in crate::qp) struct Prepared {
-    entry: Entry,
-    node: RBTreeNode<Key, Arc<Stream>>,
+    entry: KnownEnd,
+    node: RBTreeNode<EndKey, Arc<Stream>>,
     scope: Scope,
 }
 
 /// An end that is, or will be, in the table, which it leaves when this is dropped. Process context.
-pub(in crate::qp) struct Entry {
+pub(in crate::qp) struct KnownEnd {
     queues: Arc<Queues>,
-    key: Key,
+    key: EndKey,
     end: Arc<Stream>,
 }
 
@@ -137,7 +137,7 @@ impl Prepared {
         let place = |addr: SocketAddr| (addr.ip(), addr.port());
         let (local, remote) = (sock.local_addr().ok()?, sock.peer_addr().ok()?);
         let queues = stream.base().dev.queues().clone();
-        let key = Key {
+        let key = EndKey {
             local: place(local.get()?),
             remote: place(remote.get()?),
             namespace: sock.namespace(),
@@ -145,12 +145,12 @@ impl Prepared {
         };
         let end = stream.clone();
         let node = RBTreeNode::new(key, end.clone(), GFP_KERNEL_ACCOUNT).ok()?;
-        let entry = Entry { queues, key, end };
+        let entry = KnownEnd { queues, key, end };
         Some(Self { entry, node, scope })
     }
 
     /// Enters the end. If the other end is in the table already, both get a link to each other.
-    pub(in crate::qp) fn enter(self) -> Entry {
+    pub(in crate::qp) fn enter(self) -> KnownEnd {
         let Self { entry, node, scope } = self;
         if let Some(ends) = entry.queues.common::<LocalPeers>() {
             let mut table = ends.table.lock();
@@ -166,11 +166,11 @@ impl Prepared {
     }
 }
 
-impl Table {
+impl KnownEnds {
     /// Returns the other end of the connection of `sock`, whose key is `key`, if it is in the table
     /// and has no link yet.
-    fn other_end(&self, key: &Key, scope: Scope, sock: &TcpSocket) -> Option<Arc<Stream>> {
-        let mut from = Key {
+    fn other_end(&self, key: &EndKey, scope: Scope, sock: &TcpSocket) -> Option<Arc<Stream>> {
+        let mut from = EndKey {
             local: key.remote,
             remote: key.local,
             namespace: match scope {
@@ -191,7 +191,7 @@ impl Table {
             if are_two_ends(&own.into(), &other.into()) && end.peer.lock().is_none() {
                 return Some(end.clone());
             }
-            from = Key {
+            from = EndKey {
                 number: at.number.checked_add(1)?,
                 ..*at
             };
@@ -210,7 +210,7 @@ impl From<TcpNumbers> for Numbers {
     }
 }
 
-impl Drop for Entry {
+impl Drop for KnownEnd {
     fn drop(&mut self) {
         let Some(ends) = self.queues.common::<LocalPeers>() else {
             return;

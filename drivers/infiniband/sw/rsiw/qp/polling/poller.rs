@@ -46,7 +46,7 @@ use kernel::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum PollPhase {
     /// Waits for a call of the process.
     Asleep,
     /// Was called, and has not run since. It may be stopped, or have no processor: the process
@@ -68,7 +68,7 @@ pub(in crate::qp) struct Poller<Q: Serves> {
     entry: MmapEntry,
     /// What `word` says follows from this; both change under this lock.
     #[pin]
-    phase: SpinLock<Phase>,
+    phase: SpinLock<PollPhase>,
     thread: Arc<ServingThread<Q>>,
 }
 
@@ -93,7 +93,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
                 word,
                 us,
                 entry,
-                phase <- new_spinlock!(Phase::Asleep, "rsiw::Poller::phase"),
+                phase <- new_spinlock!(PollPhase::Asleep, "rsiw::Poller::phase"),
                 thread,
             }),
             GFP_KERNEL_ACCOUNT,
@@ -131,24 +131,24 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     /// Has the thread poll the ring from now on.
     #[inline]
     pub(in crate::qp) fn begin(&self) {
-        if self.change(Phase::Asleep, Phase::Called) {
+        if self.change(PollPhase::Asleep, PollPhase::Called) {
             self.thread.wake();
         }
     }
 
     /// Has the process know that the thread polls. In that thread.
     pub(in crate::qp) fn answer(&self) {
-        self.change(Phase::Called, Phase::Polls);
+        self.change(PollPhase::Called, PollPhase::Polls);
     }
 
     /// Undoes [`Poller::pause`]. In the thread, which goes on.
     pub(in crate::qp) fn resume(&self) {
-        self.change(Phase::Asleep, Phase::Polls);
+        self.change(PollPhase::Asleep, PollPhase::Polls);
     }
 
     /// Ends polling, until the process calls. Returns whether the thread polled.
     pub(in crate::qp) fn pause(&self) -> bool {
-        self.change(Phase::Polls, Phase::Asleep)
+        self.change(PollPhase::Polls, PollPhase::Asleep)
     }
 
     /// Ends polling for good. A thread that polls at this moment ends by itself.
@@ -158,32 +158,32 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     }
 
     /// Changes the phase to `to` if it is `from`. Returns whether it was.
-    fn change(&self, from: Phase, to: Phase) -> bool {
+    fn change(&self, from: PollPhase, to: PollPhase) -> bool {
         let mut phase = self.phase.lock();
         let fits = *phase == from;
         if fits {
             *phase = to;
-            self.word.store((to == Phase::Polls).into());
+            self.word.store((to == PollPhase::Polls).into());
         }
         fits
     }
 
     pub(in crate::qp) fn is_due(&self) -> bool {
-        matches!(*self.phase.lock(), Phase::Called | Phase::Polls)
+        matches!(*self.phase.lock(), PollPhase::Called | PollPhase::Polls)
     }
 
     pub(in crate::qp) fn polls(&self) -> bool {
-        *self.phase.lock() == Phase::Polls
+        *self.phase.lock() == PollPhase::Polls
     }
 
     /// Records that no thread acts upon what is posted any more.
     pub(in crate::qp) fn is_over_now(&self) {
         let mut phase = self.phase.lock();
-        *phase = Phase::Over;
+        *phase = PollPhase::Over;
         self.word.store(0);
     }
 
     pub(in crate::qp) fn is_over(&self) -> bool {
-        *self.phase.lock() == Phase::Over
+        *self.phase.lock() == PollPhase::Over
     }
 }
