@@ -230,7 +230,8 @@ impl Endpoint {
             Ask::Finish { anyway } => finish(st, anyway),
             Ask::Terminate { error, markers } => {
                 send_terminate(st.sock.as_ref().ok_or(ECONNRESET)?, error, markers)?;
-                self.dev().count(Some(Counter::of_terminate(error)));
+                let (sent, _) = Counter::of_terminate(error.code());
+                self.dev().count(Some(sent));
                 Ok(())
             }
         }

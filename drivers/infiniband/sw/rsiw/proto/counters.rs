@@ -25,11 +25,12 @@ use super::rx::{
     Segment,
     Target, //
 };
-use super::tx::Kind;
-use crate::wire::terminate::{
-    Layer,
-    TermError, //
+use super::state::{
+    async_class,
+    Async, //
 };
+use super::tx::Kind;
+use crate::wire::terminate::TermError;
 use core::ffi::CStr;
 
 /// Declares the counters, in the order in which they are shown, with the administrator's names.
@@ -191,32 +192,24 @@ impl Counter {
 
     /// Returns what an error of this side counts as.
     pub(crate) const fn of_failure(failure: &Failure) -> Option<Self> {
-        use TermError::*;
-
         match failure.error {
-            MpaCrc => Some(Self::RxCrcErrors),
-            UntaggedNoBuffer => Some(Self::OutOfBuffer),
-            RemoteStag
-            | RemoteBounds
-            | RemoteAccess
-            | RemoteNotAssociated
-            | RemoteWrap
-            | RemoteCannotInvalidate
-            | TaggedStag
-            | TaggedBounds
-            | TaggedNotAssociated
-            | TaggedWrap => Some(Self::RemoteAccessErrors),
-            // A Read or Atomic Operation that is not enabled: the code says something else.
-            _ if failure.denied => Some(Self::RemoteAccessErrors),
+            TermError::MpaCrc => Some(Self::RxCrcErrors),
+            TermError::UntaggedNoBuffer => Some(Self::OutOfBuffer),
+            // If a Read or Atomic Operation is not enabled, the code says something else.
+            error if failure.denied || matches!(async_class(error), Async::Access) => {
+                Some(Self::RemoteAccessErrors)
+            }
             _ => None,
         }
     }
 
-    pub(crate) const fn of_terminate(error: TermError) -> Self {
-        match Layer::of(error.code()) {
-            Some(Layer::Rdmap) => Self::TxTerminateRdmap,
-            Some(Layer::Ddp) => Self::TxTerminateDdp,
-            Some(Layer::Mpa) | None => Self::TxTerminateMpa,
+    /// Returns what a Terminate with this code, `0xLTCC`, counts as if it was sent, and if it was
+    /// received.
+    pub(crate) const fn of_terminate(code: u16) -> (Self, Self) {
+        match code >> 12 {
+            0 => (Self::TxTerminateRdmap, Self::RxTerminateRdmap),
+            1 => (Self::TxTerminateDdp, Self::RxTerminateDdp),
+            _ => (Self::TxTerminateMpa, Self::RxTerminateMpa),
         }
     }
 
@@ -328,14 +321,10 @@ impl Tally {
             }
             Action::Immediate { .. } => self.add(Counter::RxImmediates, 1),
             Action::ReadRequest { .. } => self.add(Counter::RxReads, 1),
-            Action::Terminate { code, .. } => self.add(
-                match Layer::of(code) {
-                    Some(Layer::Rdmap) => Counter::RxTerminateRdmap,
-                    Some(Layer::Ddp) => Counter::RxTerminateDdp,
-                    Some(Layer::Mpa) | None => Counter::RxTerminateMpa,
-                },
-                1,
-            ),
+            Action::Terminate { code, .. } => {
+                let (_, received) = Counter::of_terminate(code);
+                self.add(received, 1);
+            }
         }
     }
 
@@ -351,6 +340,7 @@ impl Tally {
     }
 
     pub(crate) fn terminate_sent(&mut self, error: TermError) {
-        self.add(Counter::of_terminate(error), 1);
+        let (sent, _) = Counter::of_terminate(error.code());
+        self.add(sent, 1);
     }
 }

@@ -192,29 +192,9 @@ pub(crate) struct Illegal;
 /// Returns the event for an error of the stream (V-AE-5 to V-AE-28).
 pub(crate) const fn async_class(error: TermError) -> Async {
     match error {
-        TermError::RemoteStag
-        | TermError::RemoteBounds
-        | TermError::RemoteAccess
-        | TermError::RemoteNotAssociated
-        | TermError::RemoteWrap
-        | TermError::RemoteCannotInvalidate
-        | TermError::RemoteUnspecified
-        | TermError::TaggedStag
-        | TermError::TaggedBounds
-        | TermError::TaggedNotAssociated
-        | TermError::TaggedWrap => Async::Access,
-        TermError::RdmapVersion
-        | TermError::UnexpectedOpcode
-        | TermError::OpCannotInvalidate
-        | TermError::OpUnspecified
-        | TermError::TaggedVersion
-        | TermError::UntaggedQn
-        | TermError::UntaggedNoBuffer
-        | TermError::UntaggedMsn
-        | TermError::UntaggedMo
-        | TermError::UntaggedTooLong
-        | TermError::UntaggedVersion => Async::Request,
-        _ => Async::Fatal,
+        TermError::CatastrophicStream | TermError::CatastrophicGlobal => Async::Fatal,
+        TermError::TaggedVersion => Async::Request,
+        _ => remote_class(error.code()),
     }
 }
 

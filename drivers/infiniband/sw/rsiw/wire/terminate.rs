@@ -37,7 +37,8 @@ const M_BIT: u8 = 0x80;
 const D_BIT: u8 = 0x40;
 const R_BIT: u8 = 0x20;
 
-/// The errors that end a stream. The discriminant is `0xLTCC`: layer, type, code.
+/// The errors that end a stream. The discriminant is `0xLTCC`: layer, type, code. What an error
+/// quotes goes by layer and type; so do its event and its counters, with few exceptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum TermError {
@@ -85,27 +86,6 @@ pub(crate) enum TermError {
     MpaLocalCatastrophic = 0x2005,
     MpaInsufficientIrd = 0x2006,
     MpaNoMatchingRtr = 0x2007,
-}
-
-/// The layer that a Terminate is about (RFC 5040 section 4.8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layer {
-    Rdmap,
-    Ddp,
-    /// The lower layer protocol.
-    Mpa,
-}
-
-impl Layer {
-    /// Returns the layer of `code`, `0xLTCC`, if it is a known one.
-    pub(crate) const fn of(code: u16) -> Option<Self> {
-        match code >> 12 {
-            0 => Some(Self::Rdmap),
-            1 => Some(Self::Ddp),
-            2 => Some(Self::Mpa),
-            _ => None,
-        }
-    }
 }
 
 /// Which headers of the bad segment a Terminate may carry (RFC 5040 figure 10).

@@ -194,6 +194,8 @@ fn each_layer_has_its_terminates() {
         });
         assert_eq!(counts(&mut tally), [(received, 1)].into());
     }
+    let of_no_layer = Counter::of_terminate(0x3000);
+    assert_eq!(of_no_layer, Counter::of_terminate(0x2002));
 }
 
 #[test]
@@ -239,6 +241,11 @@ fn events_logs_failures_and_completions_have_their_counters() {
         of(TermError::TaggedBounds),
         Some(Counter::RemoteAccessErrors)
     );
+    assert_eq!(
+        of(TermError::RemoteCannotInvalidate),
+        Some(Counter::RemoteAccessErrors)
+    );
+    assert_eq!(of(TermError::TaggedVersion), None);
     assert_eq!(of(TermError::UntaggedQn), None);
     let denied = Failure {
         denied: true,

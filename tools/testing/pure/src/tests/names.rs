@@ -16,7 +16,7 @@ use crate::support::tcp::waits;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::{ImmediateData, Opcode, ReadRequest};
-use crate::wire::terminate::{Layer, TermError};
+use crate::wire::terminate::TermError;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
@@ -150,10 +150,6 @@ fn messages_have_the_opcodes_of_their_segments() {
         .chain([Opcode::name_of(None)])
         .collect();
     assert_eq!(names.len(), 13);
-    assert_eq!(Layer::of(0x1202), Some(Layer::Ddp));
-    assert_eq!(Layer::of(0x2002), Some(Layer::Mpa));
-    assert_eq!(Layer::of(0x0100), Some(Layer::Rdmap));
-    assert_eq!(Layer::of(0x3000), None);
 }
 
 #[test]

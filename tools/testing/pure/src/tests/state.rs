@@ -378,7 +378,12 @@ fn v_ae_classes() {
     for (error, class) in [
         (TermError::MpaCrc, Async::Fatal),
         (TermError::MpaFpdu, Async::Fatal),
+        (TermError::LocalCatastrophic, Async::Fatal),
+        (TermError::DdpLocalCatastrophic, Async::Fatal),
         (TermError::CatastrophicStream, Async::Fatal),
+        (TermError::CatastrophicGlobal, Async::Fatal),
+        (TermError::OpCannotInvalidate, Async::Request),
+        (TermError::TaggedVersion, Async::Request),
         (TermError::UntaggedVersion, Async::Request),
         (TermError::RdmapVersion, Async::Request),
         (TermError::UnexpectedOpcode, Async::Request),
