@@ -276,6 +276,19 @@ def log_lines(source, writers):
                    "Device::log writes those")
 
 
+# What changes something: words that several threads share, what is taken out, assignments.
+CHANGES = re.compile(r"\.\s*(?:store|x?chg|cmpxchg|fetch_\w+|populate)\s*\(|&mut\b"
+                     r"|\bmem::(?:take|replace|swap)\b|^\s*\*?\w[\w.]*\s*[-+|&]?=\s", re.M)
+
+
+def questions(source):
+    """A function whose name begins with `is_` answers a question, and changes nothing."""
+    for f in source.functions:
+        if f.name.startswith("is_") and (not re.search(r"->\s*bool\b", f.signature)
+                                         or CHANGES.search(f.source.code, f.start, f.end)):
+            yield f"{source.at(f.start)}: {f} is named as a question, and does something"
+
+
 PARAMETER = re.compile(r'MODULE_PARM_DESC\(\s*(\w+),\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)')
 
 
@@ -309,6 +322,8 @@ def check(sources, section):
     program = Program(sources)
     yield from observers(program, OBSERVED)
     yield from loops(program)
+    for source in sources:
+        yield from questions(source)
     for source in above:
         yield from in_one_place(source, WHICH_DEVICE, "which device it is, is answered")
         yield from in_one_place(source, KERNEL_MEMORY, "an address becomes memory of the kernel")
@@ -323,7 +338,7 @@ def self_test():
         source = Source(path, text)
         if rule is waits:
             return list(waits([source], *args))
-        of_file = rule in (in_one_place, log_lines)
+        of_file = rule in (in_one_place, log_lines, questions)
         return list(rule(source if of_file else Program([source]), *args))
 
     stop = "fn end(&self) { // Timer::stop(self)\n    Timer::stop(self);\n}"
@@ -392,6 +407,15 @@ def self_test():
     assert not found(log_lines, {}, text=line % ("pr_warn_once!", "BUG: x"))
     assert not found(log_lines, {"a.rs": "x"}, text=line % ("pr_info!", "x"))
     assert not found(log_lines, {}, text="fn f() { dev.log(Author::Kernel, fmt!(\"x\")) } // pr_info!(")
+
+    for does in ("is_a(self: Arc<Self>) {}", "is_a(&mut self) -> bool { self.a }",
+                 "is_a(&self) -> bool { self.a.store(1, Relaxed); true }",
+                 "is_a(&self) -> bool { mem::take(&mut self.b.lock().c) }",
+                 "is_a(&self) -> bool {\n    *a = 1;\n    true }"):
+        assert len(found(questions, text="fn " + does)) == 1, does
+    for asks in ("is_a(&self) -> bool {\n    let a = 1;\n    a == self.b.load(Relaxed) }",
+                 "is_a(&self) -> bool {\n    a\n    == b }", "a(&mut self) { self.a = 1; }"):
+        assert not found(questions, text="fn " + asks), asks
 
     declared = 'MODULE_PARM_DESC(%s, "Of new devices");\nMODULE_PARM_DESC(x,\n\t "Else");'
     assert len(list(settings(declared % "a", "\tb) w=$v ;;\n"))) == 1

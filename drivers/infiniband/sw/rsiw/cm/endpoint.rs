@@ -478,7 +478,7 @@ impl Endpoint {
 impl InTurn for Endpoint {}
 
 impl InLine for Endpoint {
-    fn is_first(self: Arc<Self>) {
+    fn become_first(self: Arc<Self>) {
         Self::kick(self);
     }
 }

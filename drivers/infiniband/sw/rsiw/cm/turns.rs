@@ -162,7 +162,7 @@ pub(super) enum Line {
 /// What can stand in a line.
 pub(super) trait InLine: Entry {
     /// Called when nobody older is left in the line. Must not wait.
-    fn is_first(self: Arc<Self>);
+    fn become_first(self: Arc<Self>);
 }
 
 /// All lines of a device, each in the order of the numbers.
@@ -210,7 +210,7 @@ pub(super) struct Spot<T: InLine> {
 }
 
 impl<T: InLine> Spot<T> {
-    /// Returns whether nobody older is in the line. If not, [`InLine::is_first`] is called later.
+    /// Returns whether nobody older is in the line. If not, [`InLine::become_first`] is called later.
     pub(super) fn is_first(&self) -> bool {
         let (line, number) = self.key;
         self.lines
@@ -224,7 +224,7 @@ impl<T: InLine> Drop for Spot<T> {
         let object = self.lines.all.lock().remove(&self.key);
         drop(object);
         if let Some(first) = self.lines.first(self.key.0) {
-            T::is_first(first);
+            T::become_first(first);
         }
     }
 }

@@ -184,7 +184,9 @@ impl Qp {
         self.settle(inner, after);
         while let Some(stop) = self.send(inner, after.actor, true) {
             match stop {
-                Stop::Empty if self.state() == QpState::Draining && self.is_drained(inner) => {
+                Stop::Empty
+                    if self.state() == QpState::Draining && self.complete_before_fin(inner) =>
+                {
                     let _ = self.apply(inner, QpEvent::Drained, None, after);
                 }
                 Stop::Empty | Stop::For(_) => return,
@@ -298,8 +300,9 @@ impl Qp {
         }
     }
 
-    /// Returns whether the connection may be closed gracefully: nothing is to be sent or answered.
-    pub(super) fn is_idle(self: &Arc<Self>, inner: &Inner) -> bool {
+    /// Completes what is due. Returns whether the connection may be closed gracefully then: nothing
+    /// is to be sent or answered.
+    pub(super) fn complete_before_close(self: &Arc<Self>, inner: &Inner) -> bool {
         if self.complete_due() {
             // Not all who ask this send next.
             self.notes.leave(QpNote::Again);
@@ -311,12 +314,12 @@ impl Qp {
             && self.inbound.lock().is_empty()
     }
 
-    /// Returns whether nothing is left to do before the FIN: [`Qp::is_idle`], the peer has answered
-    /// even a Read that is no request's, and no message of the peer's waits for a region to be
-    /// quiet. Such a message is complete, and what it invalidates is invalid, so its receive must
-    /// not be flushed. The work item completes it, and looks again.
-    fn is_drained(self: &Arc<Self>, inner: &Inner) -> bool {
-        self.is_idle(inner)
+    /// As [`Qp::complete_before_close`], and nothing is left to do before the FIN: the peer has
+    /// answered even a Read that is no request's, and no message of the peer's waits for a region
+    /// to be quiet. Such a message is complete, and what it invalidates is invalid, so its receive
+    /// must not be flushed. The work item completes it, and looks again.
+    fn complete_before_fin(self: &Arc<Self>, inner: &Inner) -> bool {
+        self.complete_before_close(inner)
             && self.sq.lock().outbound.outstanding() == 0
             && !inner.conn.as_ref().is_some_and(|conn| {
                 let stream = &conn.stream;
@@ -366,7 +369,7 @@ impl Qp {
                 self.settle_now(inner, after);
                 let event = QpEvent::Modify {
                     to,
-                    idle: self.is_drained(inner),
+                    idle: self.complete_before_fin(inner),
                     flushed: inner.ring.is_empty(),
                 };
                 self.apply(inner, event, None, after)?;
@@ -415,7 +418,7 @@ impl Qp {
         self.table.remove(self.num());
         self.destroyed.store(true, Relaxed);
         self.transition(|inner| QpEvent::Destroy {
-            idle: self.is_idle(inner) && !Process::current().is_ending(),
+            idle: self.complete_before_close(inner) && !Process::current().is_ending(),
         });
         self.stop_timers();
         self.send_cq.forget(&self.handle);

@@ -237,7 +237,7 @@ impl Qp {
         if effects.flush_rq {
             self.flush_rq(&mut after.notify.recv);
             self.look_again(inner, Relook::FIRST);
-            after.last_wqe |= self.is_last_wqe(inner);
+            after.last_wqe |= self.tell_last_wqe(inner);
         }
         if effects.renew {
             self.sq.lock().renew();
@@ -256,12 +256,12 @@ impl Qp {
     }
 
     /// Returns whether to report that the QP takes no more receives of a shared queue, and that
-    /// those it had taken are flushed (T-16).
+    /// those it had taken are flushed (T-16). The caller does so.
     ///
     /// A process is told once between connections: it could have the QP enter Error as often as it
     /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
     /// waits for an event each time that it drains the QP.
-    fn is_last_wqe(&self, inner: &mut Inner) -> bool {
+    fn tell_last_wqe(&self, inner: &mut Inner) -> bool {
         if self.state() != QpState::Error || self.srq.is_none() || self.destroyed.load(Relaxed) {
             return false;
         }

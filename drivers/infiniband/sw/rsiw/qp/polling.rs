@@ -136,10 +136,10 @@ impl Serves for Qp {
         }
     }
 
-    fn is_over(this: ArcBorrow<'_, Self>) {
+    fn go_on_without(this: ArcBorrow<'_, Self>) {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
-            poller.is_over_now();
+            poller.set_over();
             // As in `stop_polling`. Others may have the queue pair, too, and go on.
             smp_mb(Full);
             qp.urge();

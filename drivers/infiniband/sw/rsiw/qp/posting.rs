@@ -47,7 +47,7 @@ impl Qp {
     /// Returns whether the consumer may have waited for an answer of the peer and got it since the
     /// last call. It has not if a Read is under way, or was answered without a completion.
     #[inline(always)]
-    fn is_answered(&self) -> bool {
+    fn take_answered(&self) -> bool {
         let answered = self.answered.load(Relaxed);
         self.answered.store(false, Relaxed);
         answered && {
@@ -60,7 +60,7 @@ impl Qp {
     #[inline(always)]
     fn who_sends(&self, inner: &mut Inner) -> Actor {
         // Where the queue is polled, the thread that polls sees what is posted next.
-        let answered = self.is_answered() || self.active_poller().is_some();
+        let answered = self.take_answered() || self.active_poller().is_some();
         let doorbells = &mut inner.doorbells;
         doorbells.ring(inner.ring.taken(), self.send_cq.notified(), answered);
         let reason = Reason::Doorbell {
@@ -152,7 +152,7 @@ impl Qp {
         }
         let actor = self.who(Reason::KernelPost {
             // Otherwise the peer has answered, and acknowledged, all that was posted before.
-            one_of_many: !may_wait && (!self.is_answered() || inner.is_behind()),
+            one_of_many: !may_wait && (!self.take_answered() || inner.is_behind()),
         });
         if actor == Actor::Caller {
             self.send_only(&mut inner, may_wait);

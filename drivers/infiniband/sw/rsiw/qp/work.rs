@@ -215,7 +215,7 @@ impl Qp {
 
     fn act_upon_socket(self: &Arc<Self>, inner: &mut Inner, seen: &Seen, after: &mut After) {
         if seen.fin {
-            let idle = !seen.cut && self.is_idle(inner);
+            let idle = !seen.cut && self.complete_before_close(inner);
             self.feed(inner, QpEvent::PeerFin { idle }, after);
         }
         match (seen.breach, seen.closed) {

@@ -26,8 +26,8 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/polling.rs",
-        from: "    fn is_over(",
-        lines: &["poller.is_over_now();", "smp_mb(Full);", "qp.urge();"],
+        from: "    fn go_on_without(",
+        lines: &["poller.set_over();", "smp_mb(Full);", "qp.urge();"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/polling/poller.rs",

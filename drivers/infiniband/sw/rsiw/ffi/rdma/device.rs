@@ -12,8 +12,8 @@ use super::{
     callbacks::Vtable,
     driver::Driver,
     handle::{
+        claim_module,
         event,
-        is_only,
         is_ours,
         DeviceHandle,
         Handle,
@@ -77,7 +77,7 @@ pub(crate) fn add<D: Driver>(
         return Err(EEXIST);
     }
     let comp_vectors = c_int::try_from(spec.comp_vectors)?;
-    if comp_vectors == 0 || !is_only::<D>() {
+    if comp_vectors == 0 || !claim_module::<D>() {
         return Err(EINVAL);
     }
     // The device belongs to the namespace of its interface; where devices are shared, the core
@@ -160,7 +160,7 @@ impl<D: Driver> Found<D> {
         // Another driver may have the same number, as siw has for the sake of its provider.
         //
         // SAFETY: there is a reference to the device.
-        if !unsafe { is_ours(raw.as_ptr()) } || !is_only::<D>() {
+        if !unsafe { is_ours(raw.as_ptr()) } || !claim_module::<D>() {
             // SAFETY: gives the reference back.
             unsafe { b::ib_device_put(raw.as_ptr()) };
             return None;

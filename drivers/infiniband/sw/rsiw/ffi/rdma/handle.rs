@@ -374,8 +374,8 @@ impl<B, T> Object<B, T> {
 /// The driver of this module, to which all devices of this module belong.
 static DRIVER: SetOnce<TypeId> = SetOnce::new();
 
-/// Returns whether `D` is the only driver of this module. The first one to ask is it.
-pub(super) fn is_only<D: 'static>() -> bool {
+/// Makes `D` the driver of this module if there is none yet. Returns whether it is the driver.
+pub(super) fn claim_module<D: 'static>() -> bool {
     let id = TypeId::of::<D>();
     DRIVER.populate(id) || DRIVER.as_ref() == Some(&id)
 }

@@ -7,7 +7,7 @@
 use super::{
     driver::Driver,
     handle::{
-        is_only,
+        claim_module,
         Object, //
     },
 };
@@ -126,7 +126,7 @@ impl Udata<'_> {
     pub(crate) fn context<D: Driver>(&self) -> Option<ArcBorrow<'_, D::Ucontext>> {
         let context = self.ucontext()?.as_ptr();
         // Otherwise the context is another driver's, whose part of it has another type.
-        if !is_only::<D>() {
+        if !claim_module::<D>() {
             return None;
         }
         // SAFETY: the core calls this module with contexts of its devices only, whose driver is

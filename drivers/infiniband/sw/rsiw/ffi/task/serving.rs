@@ -62,7 +62,7 @@ pub(crate) trait Serves: Send + Sync + 'static {
 
     /// Called when the process was killed and its thread ends; [`Serves::serve`] is not called
     /// again. May sleep.
-    fn is_over(this: ArcBorrow<'_, Self>);
+    fn go_on_without(this: ArcBorrow<'_, Self>);
 }
 
 /// A thread that was not reaped.
@@ -258,7 +258,7 @@ unsafe extern "C" fn killed<T: Serves>(this: *mut c_void) {
     let this = unsafe { ArcBorrow::from_raw(this.cast::<ServingThread<T>>()) };
     let target = this.state.lock().target.take();
     if let Some(target) = target {
-        T::is_over(target.as_arc_borrow());
+        T::go_on_without(target.as_arc_borrow());
     }
     if this.ask_for_reaping() {
         // Nothing stops the thread any more, so unloading the module may wait for it, with the

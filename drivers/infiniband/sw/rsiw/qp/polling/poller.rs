@@ -122,7 +122,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         match self.thread.start(qp) {
             // The system call begins anew, behind the signal.
             Err(e) if e == ERESTARTNOINTR => return Err(e),
-            Err(_) => self.is_over_now(),
+            Err(_) => self.set_over(),
             Ok(()) => {}
         }
         Ok(())
@@ -153,7 +153,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
 
     /// Ends polling for good. A thread that polls at this moment ends by itself.
     pub(in crate::qp) fn end(&self) {
-        self.is_over_now();
+        self.set_over();
         self.thread.end();
     }
 
@@ -177,7 +177,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     }
 
     /// Records that no thread acts upon what is posted any more.
-    pub(in crate::qp) fn is_over_now(&self) {
+    pub(in crate::qp) fn set_over(&self) {
         let mut phase = self.phase.lock();
         *phase = PollPhase::Over;
         self.word.store(0);
