@@ -7,9 +7,7 @@
 //! [`Receiver::take`] takes in its ULPDU once the CRC is right. Nothing is placed before the whole
 //! segment is validated (T-8). What the other end on this host hands over are ULPDUs already
 //! (`receiver/handed_over.rs`). FPDUs that continue the message of the one before have a short way
-//! ([`Train`]). Softirq or process context, under the receive lock.
-//!
-//! Sends that come in one segment, as most short ones do (RFC 5040 section 5.3). Softirq or process
+//! ([`Train`]), and so have Sends of one segment, as most short ones are. Softirq or process
 //! context, under the receive lock.
 #![forbid(unsafe_code)]
 

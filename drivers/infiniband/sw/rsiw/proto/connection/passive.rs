@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The steps of the side that was connected to, until there is a connection. Context as
-//! in `proto::connection`.
-//!
-//! The last steps: the FIN, lingering, giving TCP up. Context as in `proto::connection`.
+//! The steps of the side that was connected to, until there is a connection, and the last steps of
+//! either side: the FIN, lingering, giving TCP up. Context as in `proto::connection`.
 #![forbid(unsafe_code)]
 
 use super::{
