@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/bottom_half.h>
 #include <linux/dcache.h>
 #include <linux/file.h>
 #include <linux/inet.h>
@@ -225,7 +226,10 @@ bool rsiw_helper_tls_is_through(struct sock *sk)
 	}
 	if (is_left) {
 		tls_make_space(sk);
+		/* As TCP calls it. */
+		local_bh_disable();
 		READ_ONCE(sk->sk_write_space)(sk);
+		local_bh_enable();
 	}
 	release_sock(sk);
 	return !is_left;
