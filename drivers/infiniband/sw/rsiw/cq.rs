@@ -62,9 +62,9 @@ use crate::{
         receiver::Extra,
         request::OperationType, //
     },
-    queue::posted::{
-        Offer,
-        Slots, //
+    queue::{
+        posted::Slots,
+        shared::Offer, //
     },
     watched::{
         Watch,

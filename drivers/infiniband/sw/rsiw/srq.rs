@@ -46,10 +46,7 @@ use crate::{
     pd::Pd,
     proto::receiver::Recv,
     queue::{
-        posted::{
-            Offer,
-            Slots, //
-        },
+        posted::Slots,
         rq::{
             BadRecv,
             KernelRq,
@@ -57,7 +54,10 @@ use crate::{
             UserRq, //
         },
         sgl::SgList,
-        shared::new_ring, //
+        shared::{
+            new_ring,
+            Offer, //
+        },
     },
     watched::{
         Watch,

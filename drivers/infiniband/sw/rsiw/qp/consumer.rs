@@ -23,9 +23,9 @@ use crate::{
             Identity, //
         },
     },
-    queue::posted::{
-        Made,
-        Slots, //
+    queue::{
+        posted::Slots,
+        shared::Made, //
     },
 };
 use kernel::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A queue of requests that kernel consumers post: private memory of a fixed size, whose taken
-//! slots are counted. Also the offer to map the ring of a process's queue.
+//! slots are counted.
 //!
 //! A send queue has more slots than the consumer asked for ([`send_slots`]), a receive queue has as
 //! many as that.
@@ -11,16 +11,10 @@
 
 use super::sgl::slots;
 use crate::{
-    abi::{
-        own::ResizeStep,
-        Sge, //
-    },
-    ffi::rdma::{
-        mmap::MmapEntry,
-        wr::{
-            Element,
-            Elements, //
-        },
+    abi::Sge,
+    ffi::rdma::wr::{
+        Element,
+        Elements, //
     },
     limits::MAX_WR,
     proto::ring::{
@@ -28,10 +22,7 @@ use crate::{
         Ring, //
     },
 };
-use core::{
-    num::Saturating,
-    ops::DerefMut, //
-};
+use core::num::Saturating;
 use kernel::{
     num::casts::u32_as_usize,
     prelude::*,
@@ -40,9 +31,7 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        new_mutex,
-        Arc,
-        Mutex, //
+        Arc, //
     },
 };
 
@@ -221,81 +210,5 @@ impl Slots {
     /// Frees a slot.
     pub(crate) fn free(&self) {
         self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Rings that a process had made, to map them before its queues move there; one set at most. They
-/// are charged to the process as those in use are.
-pub(crate) struct Made<M>(Option<M>);
-
-impl<M> Made<M> {
-    pub(crate) const NONE: Self = Self(None);
-
-    /// Takes a step of a resize. Returns the rings that the queues are to move to, if they are to,
-    /// which are not kept any more whatever becomes of that. Fails as `make`, or with `EINVAL` if
-    /// none were made.
-    pub(crate) fn take_step(
-        &mut self,
-        step: ResizeStep,
-        make: impl FnOnce() -> Result<M>,
-    ) -> Result<Option<M>> {
-        match step {
-            ResizeStep::Whole => make().map(Some),
-            ResizeStep::Make => {
-                self.0 = Some(make()?);
-                Ok(None)
-            }
-            ResizeStep::Move => self.0.take().ok_or(EINVAL).map(Some),
-        }
-    }
-
-    /// Frees them, as the queues are being destroyed.
-    pub(crate) fn forget(&mut self) {
-        self.0 = None;
-    }
-}
-
-/// By what a process maps the ring of its queue; nothing for kernel consumers.
-#[pin_data]
-pub(crate) struct Offer<M> {
-    /// Held while the queue is resized.
-    #[pin]
-    offered: Mutex<Offered<M>>,
-}
-
-/// What an [`Offer`] protects.
-pub(crate) struct Offered<M> {
-    pub(crate) entry: Option<MmapEntry>,
-    pub(crate) made: Made<M>,
-}
-
-impl<M: Unpin> Offer<M> {
-    pub(crate) fn new(entry: Option<MmapEntry>) -> impl PinInit<Self> {
-        let offered = Offered {
-            entry,
-            made: Made::NONE,
-        };
-        pin_init!(Self {
-            offered <- new_mutex!(offered, "rsiw::Offer::offered"),
-        })
-    }
-
-    /// Returns the offset by which the process maps the ring, or 0.
-    pub(crate) fn key(&self) -> u64 {
-        self.offered().entry.as_ref().map_or(0, MmapEntry::key)
-    }
-
-    /// Returns what is offered, and keeps others from resizing the queue meanwhile.
-    pub(crate) fn offered(&self) -> impl DerefMut<Target = Offered<M>> + '_ {
-        self.offered.lock()
-    }
-
-    /// Ends the offer, as the queue is being destroyed. The memory stays while it is mapped.
-    pub(crate) fn close(&self) {
-        let mut offered = self.offered();
-        offered.made.forget();
-        if let Some(entry) = &offered.entry {
-            entry.remove();
-        }
     }
 }
