@@ -15,6 +15,7 @@
 #define LEN 4096
 #define NO_EVENT ((enum ibv_event_type)-1)
 
+static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
 static char *mem;			/* LEN here, 4 * LEN there */
 static struct both b;
 static struct ibv_mr *here;		/* at the active side */
@@ -23,8 +24,6 @@ static struct ibv_pd *other;		/* another PD */
 
 static void begin(int rights, bool other_pd)
 {
-	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
-
 	both_connect(&b, &listener, &where, &attr, &attr);
 	here = ep_reg(&b.a, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
 	there = ibv_reg_mr(other_pd ? other : b.p.pd, mem + 2 * LEN, 2 * LEN,
@@ -294,7 +293,6 @@ static void overflow(void)
 {
 	static const struct ep_attr tiny = { .send_wr = 16, .recv_wr = 16,
 					     .cqe = 1 };
-	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
 	unsigned int cq = 0, fatal = 0, i;
 	struct ibv_async_event ev;
 	struct both fine;
@@ -355,8 +353,6 @@ static uint8_t *find_entry(uint64_t magic)
 /* A QP that is not connected, in which one request or receive is posted. */
 static void begin_forged(const char *name, bool is_receive)
 {
-	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
-
 	part("%s", name);
 	b.a.ec = rdma_create_event_channel();
 	ep_setup(&b.a, active_id(b.a.ec, &listener, &where), &attr);
@@ -369,8 +365,6 @@ static void begin_forged(const char *name, bool is_receive)
 /* Makes of what is posted an entry that no library writes, and connects the QP. */
 static void forge(unsigned int at, uint8_t value)
 {
-	static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
-
 	find_entry(MAGIC)[at] = value;
 	async_drain(listener.id->verbs);
 	CHECK_SYS(rdma_connect(b.a.id, &b.a.param));
