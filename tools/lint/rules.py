@@ -231,9 +231,9 @@ WHICH_DEVICE = (
 )
 
 
-# An address becomes memory of the kernel in one place, where it is one of a request that the domain's
-# consumer has posted and that is not complete. No type says that: it would have to live as long as
-# the request, in all rings.
+# One function makes memory of the kernel of an address. The address there belongs to a request that
+# the domain's consumer has posted, and that is not complete. No type says so: such a type would have
+# to live as long as the request, in all rings.
 KERNEL_MEMORY = (
     (r"\bPdId::new\s*\(", {"ffi/rdma/callbacks/device.rs"}),
     (r"\bDmaMemory::new\s*\(", {"ffi/rdma/callbacks/mr.rs"}),
