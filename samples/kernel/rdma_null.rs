@@ -32,7 +32,7 @@ use ffi::{
     module::{Loaded, Module, Parts},
     net::{netdev::NetDevice, NetdevEvent, NetdevHandler, NetdevNotifier},
     rdma::attr::{DeviceAttr, PortAttr},
-    rdma::device::{self, Found, LinkName, LinkOps, Registration, Spec},
+    rdma::device::{self, Found, LinkName, LinkOps, Maker, Registration, Spec},
     rdma::driver::{CqInit, Driver, DriverId, MrInit},
     rdma::handle::{CqHandle, DeviceHandle},
     rdma::kmr::PdId,
@@ -40,7 +40,7 @@ use ffi::{
     rdma::umem::Umem,
 };
 use kernel::prelude::*;
-use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{Arc, ArcBorrow};
 
 module! {
@@ -55,15 +55,17 @@ module! {
 #[pin_data]
 struct Null {
     #[pin]
-    link: Registration<Null>,
+    link: Registration,
     #[pin]
     notifier: NetdevNotifier<Null>,
     devices: AllDevices,
+    maker: Maker,
 }
 
 impl Parts for Null {
     fn init(_loaded: Loaded) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            maker: Maker::new(Arc::new(NewDevices, GFP_KERNEL)?)?,
             devices: AllDevices,
             notifier <- NetdevNotifier::new(),
             link <- Registration::new(c"null"),
@@ -78,16 +80,10 @@ impl Drop for AllDevices {
     }
 }
 
-impl LinkOps for Null {
-    fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result {
-        // One at a time, lest two find the interface without a device.
-        static ADDING: Atomic<u32> = Atomic::new(0);
-        if ADDING.xchg(1, Full) != 0 {
-            return Err(EBUSY);
-        }
-        let result = add(name, netdev);
-        ADDING.xchg(0, Full);
-        result
+struct NewDevices;
+impl LinkOps for NewDevices {
+    fn new_link(&self, name: LinkName<'_>, netdev: &NetDevice) -> Result {
+        add(name, netdev)
     }
 }
 

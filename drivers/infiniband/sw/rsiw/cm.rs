@@ -79,6 +79,7 @@ pub(crate) use self::{
 pub(crate) struct Cm {
     endpoints: Arc<Endpoints>,
     qps: Arc<QpTable>,
+    acceptors: Arc<Acceptors>,
     #[pin]
     listeners: Registry<Listening>,
     /// Whether the device is there for all consumers: not while it comes or goes.
@@ -86,14 +87,20 @@ pub(crate) struct Cm {
 }
 
 impl Cm {
-    /// Creates the connection manager of a new device, or returns `ENOMEM`.
-    pub(crate) fn new(dev: &Arc<Device>, qps: &Arc<QpTable>) -> Result<Arc<Self>> {
+    /// Creates the connection manager of a new device, or returns `ENOMEM`. All devices share
+    /// `acceptors`.
+    pub(crate) fn new(
+        dev: &Arc<Device>,
+        qps: &Arc<QpTable>,
+        acceptors: &Arc<Acceptors>,
+    ) -> Result<Arc<Self>> {
         let initiators = Turns::new(dev.queues(), request::request)?;
         let endpoints = Endpoints::new(dev, initiators)?;
         Arc::pin_init(
             pin_init!(Self {
                 endpoints,
                 qps: qps.clone(),
+                acceptors: acceptors.clone(),
                 listeners <- Registry::new(),
                 serves: AtomicFlag::new(false),
             }),
@@ -181,7 +188,7 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 /// such consumer could start while a device leaves.
 pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
     let dev = &cm.endpoints.dev;
-    acceptor::create(&cm.listeners, &cm.endpoints, id, backlog)
+    acceptor::create(&cm.listeners, &cm.acceptors, &cm.endpoints, id, backlog)
         .map_err(|refusal| refusal.log(dev, caller(id), fmt!("cannot listen")))
         .or_else(|error| {
             let does_without = acceptor::is_on_all(id) && !cm.serves.load(Relaxed);

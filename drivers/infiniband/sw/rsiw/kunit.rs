@@ -468,26 +468,36 @@ mod short_timers {
     }
 }
 
-#[kernel::macros::kunit_tests(rsiw_queues)]
-mod queues {
-    use crate::{
-        cm::Acceptors,
-        ffi::{
-            module::Loaded,
-            rsiw::queues::SharedQueues, //
+#[kernel::macros::kunit_tests(rsiw_maker)]
+mod maker {
+    use crate::ffi::{
+        net::netdev::NetDevice,
+        rdma::device::{
+            LinkName,
+            LinkOps,
+            Maker, //
         },
-        qp::direct::LocalPeers,
     };
-    use kernel::prelude::*;
+    use kernel::{
+        prelude::*,
+        sync::Arc, //
+    };
 
+    struct Second;
+
+    impl LinkOps for Second {
+        fn new_link(&self, _name: LinkName<'_>, _netdev: &NetDevice) -> Result {
+            Ok(())
+        }
+    }
+
+    /// The module has one, which stays where another one is refused.
     #[test]
     fn once() -> Result {
-        // The module has made them.
-        assert!(SharedQueues::with(|_| ()).is_some());
-        let loaded = Loaded::for_test();
-        let second = SharedQueues::new(loaded, [LocalPeers::none()?, Acceptors::none()?]);
-        assert!(second.is_err_and(|e| e == EBUSY));
-        assert!(SharedQueues::with(|_| ()).is_some());
+        for _ in 0..2 {
+            let second = Maker::new(Arc::new(Second, GFP_KERNEL)?);
+            assert!(second.is_err_and(|e| e == EBUSY));
+        }
         Ok(())
     }
 }

@@ -26,6 +26,7 @@ use crate::{
             Found,
             LinkName,
             LinkOps,
+            Maker,
             Registration,
             Spec, //
         },
@@ -38,7 +39,10 @@ use crate::{
         },
     },
     qp::direct::LocalPeers,
-    rnic::Rnic,
+    rnic::{
+        Rnic,
+        Shared, //
+    },
     verbs::Rsiw, //
 };
 use kernel::{
@@ -51,11 +55,12 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Links {
     #[pin]
-    own: Registration<Maker>,
-    siw: Option<Pin<KBox<Registration<Maker>>>>,
+    own: Registration,
+    siw: Option<Pin<KBox<Registration>>>,
     #[pin]
     notifier: NetdevNotifier<Watcher>,
     devices: AllDevices,
+    maker: Maker,
     queues: SharedQueues,
 }
 
@@ -63,8 +68,9 @@ impl Parts for Links {
     /// Starts to offer devices. Returns `EBUSY` if siw is loaded, or `ENOMEM`.
     fn init(loaded: Loaded) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded, [LocalPeers::none()?, Acceptors::none()?]))?,
-            devices: AllDevices,
+            queues: refuse_siw().and_then(|()| SharedQueues::new(loaded))?,
+            maker: make_devices(queues.get())?,
+            devices: AllDevices(queues.get().clone()),
             notifier <- NetdevNotifier::new(),
             siw: if params::siw_link_type() {
                 Some(KBox::pin_init(Registration::new(c"siw"), GFP_KERNEL)?)
@@ -74,6 +80,16 @@ impl Parts for Links {
             own <- Registration::new(c"rsiw"),
         })
     }
+}
+
+/// Has devices made that use `queues`. Returns `EBUSY` if others are made, or `ENOMEM`.
+fn make_devices(queues: &Arc<Queues>) -> Result<Maker> {
+    let shared = Shared {
+        queues: queues.clone(),
+        acceptors: Acceptors::none()?,
+        peers: LocalPeers::none()?,
+    };
+    Maker::new(Arc::new(shared, GFP_KERNEL)?)
 }
 
 /// Returns `EBUSY` if siw is loaded. The provider of user space knows the devices of both drivers
@@ -90,7 +106,7 @@ fn refuse_siw() -> Result {
 
 /// Makes the device `name` over `netdev`. Returns `EEXIST` if the interface has one already,
 /// otherwise what the core says.
-fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
+fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
     let is_wanted = params::port_map();
     // The daemon behind it, iwpmd, is asked on behalf of the first namespace only.
     let port_map = is_wanted && netdev.is_in_first_namespace();
@@ -112,7 +128,7 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, queues: &Arc<Queues>) -> Result {
     let namespace = netdev.settled_namespace();
     let mut made = None;
     core_device::add::<Rsiw>(&spec, |handle| {
-        let rnic = Rnic::new(handle, settings, queues)?;
+        let rnic = Rnic::new(handle, settings, shared)?;
         Ok(made.insert(rnic).clone())
     })?;
     if let Some(rnic) = made {
@@ -142,13 +158,9 @@ fn address_changed(netdev: &NetDevice) {
     }
 }
 
-/// Makes devices for `rdma link add`.
-struct Maker;
-
-impl LinkOps for Maker {
-    fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result {
-        // One at a time, lest two find the interface without a device.
-        SharedQueues::with(|queues| add(name, netdev, queues)).ok_or(ENODEV)?
+impl LinkOps for Shared {
+    fn new_link(&self, name: LinkName<'_>, netdev: &NetDevice) -> Result {
+        add(name, netdev, self)
     }
 }
 
@@ -169,13 +181,13 @@ impl NetdevHandler for Watcher {
     }
 }
 
-/// Dropping this removes all devices.
-struct AllDevices;
+/// Dropping this removes all devices, those too whose removal is queued.
+struct AllDevices(Arc<Queues>);
 
 impl Drop for AllDevices {
     fn drop(&mut self) {
         // The notifier, when it was unregistered, was told that all interfaces go, and queued work.
-        SharedQueues::with(|queues| queues.patient.flush());
+        self.0.patient.flush();
         core_device::remove_all::<Rsiw>();
     }
 }

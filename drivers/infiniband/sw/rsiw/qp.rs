@@ -46,6 +46,7 @@ use self::{
         Manager, //
     },
     consumer::Consumer,
+    direct::LocalPeers,
     inner::Inner,
     polling::Poller,
     stream::Stream, //
@@ -91,6 +92,8 @@ pub(crate) struct Qp {
     #[pin]
     base: Base,
     table: Arc<QpTable>,
+    /// Where its connections look for their other ends.
+    peers: Arc<LocalPeers>,
     sig_all: bool,
     /// Set if the send queue of a process may be polled.
     poller: Option<Pin<KBox<Poller<Qp>>>>,

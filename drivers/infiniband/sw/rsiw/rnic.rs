@@ -12,7 +12,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    cm::Cm,
+    cm::{
+        Acceptors,
+        Cm, //
+    },
     device::{
         Device,
         Settings, //
@@ -29,7 +32,10 @@ use crate::{
             Timer, //
         },
     },
-    qp::QpTable, //
+    qp::{
+        direct::LocalPeers,
+        QpTable, //
+    },
 };
 use core::num::Saturating;
 use kernel::{
@@ -54,6 +60,13 @@ use kernel::{
     },
 };
 
+/// What the devices of the module share.
+pub(crate) struct Shared {
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) acceptors: Arc<Acceptors>,
+    pub(crate) peers: Arc<LocalPeers>,
+}
+
 /// The driver's part of the core's device: what its objects have in common, its queue pairs and
 /// connections, and how far its removal is. The core has it until it is done with the device.
 #[pin_data]
@@ -62,6 +75,7 @@ pub(crate) struct Rnic {
     pub(crate) dev: Arc<Device>,
     pub(crate) qps: Arc<QpTable>,
     pub(crate) cm: Arc<Cm>,
+    pub(crate) peers: Arc<LocalPeers>,
     #[pin]
     removal: Work<Self>,
     #[pin]
@@ -80,16 +94,17 @@ impl Rnic {
     pub(crate) fn new(
         handle: Arc<DeviceHandle>,
         settings: Settings,
-        queues: &Arc<Queues>,
+        shared: &Shared,
     ) -> Result<Arc<Self>> {
-        let dev = Device::new(handle, settings, queues)?;
-        let qps = QpTable::new(queues.loaded())?;
-        let cm = Cm::new(&dev, &qps)?;
+        let dev = Device::new(handle, settings, &shared.queues)?;
+        let qps = QpTable::new(shared.queues.loaded())?;
+        let cm = Cm::new(&dev, &qps, &shared.acceptors)?;
         Arc::pin_init(
             pin_init!(Self {
                 dev,
                 qps,
                 cm,
+                peers: shared.peers.clone(),
                 removal <- new_work!("rsiw::Rnic::removal"),
                 watch <- new_work!("rsiw::Rnic::watch"),
                 grace <- Timer::new(),

@@ -274,6 +274,7 @@ impl Driver for Rsiw {
             send_cq: init.send_cq.as_ref().ok_or(EINVAL)?.clone(),
             recv_cq: init.recv_cq.as_ref().ok_or(EINVAL)?.clone(),
             srq: init.srq.clone(),
+            peers: rnic.peers.clone(),
             features: features(udata.as_deref()),
         };
         Qp::create(&rnic.qps, handle, parts, &mut init.cap, init.sig_all, udata)

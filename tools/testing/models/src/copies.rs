@@ -157,6 +157,11 @@ const WITHOUT: &[Without] = &[
         "lets one caller have the entry",
     ),
     without(
+        "ffi/rdma/device.rs",
+        "MAKER_STATE",
+        "once, when the module is loaded",
+    ),
+    without(
         "ffi/rdma/handle.rs",
         "inner }.store(inner.into_raw(), Release)",
         OBJECT,
@@ -172,11 +177,6 @@ const WITHOUT: &[Without] = &[
         "ffi/rdma/handle.rs",
         "xchg(core::ptr::null(), Full)",
         "nobody else uses it then",
-    ),
-    without(
-        "ffi/rsiw/queues.rs",
-        "SHARED_STATE",
-        "once, when the module is loaded",
     ),
     without(
         "qp/base.rs",

@@ -54,10 +54,7 @@ use crate::{
             LocalOwner,
             Mapping, //
         },
-        rsiw::queues::{
-            Common,
-            Queues, //
-        },
+        rsiw::queues::Queues,
         time::{
             Expires,
             Timer, //
@@ -66,10 +63,7 @@ use crate::{
     log::Author,
     proto::drain::drain, //
 };
-use core::{
-    any::Any,
-    net::SocketAddr, //
-};
+use core::net::SocketAddr;
 use kernel::{
     impl_has_work, new_work,
     prelude::*,
@@ -123,28 +117,22 @@ pub(crate) struct Acceptors {
     shared: Mutex<RBTree<WildcardKey, Arc<Acceptor>>>,
 }
 
-impl Common for Acceptors {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
 impl Acceptors {
     /// Creates an empty table, or returns `ENOMEM`.
-    pub(crate) fn none() -> Result<Arc<dyn Common>> {
-        let this = Arc::pin_init(
+    pub(crate) fn none() -> Result<Arc<Self>> {
+        Arc::pin_init(
             pin_init!(Self {
                 shared <- new_mutex!(RBTree::new(), "rsiw::cm::Acceptors::shared"),
             }),
             GFP_KERNEL,
-        )?;
-        Ok(this)
+        )
     }
 }
 
-/// Where a consumer wants to listen: its address, and the TCP port that the port mapper chose,
-/// if any.
+/// Where a consumer wants to listen: its address, the TCP port that the port mapper chose, if any,
+/// and the sockets that are shared.
 pub(super) struct ListenAt<'a> {
+    acceptors: &'a Arc<Acceptors>,
     id: CallId<'a>,
     netdev: &'a NetDevice,
     addr: SocketAddr,
@@ -154,7 +142,8 @@ pub(super) struct ListenAt<'a> {
 }
 
 impl<'a> ListenAt<'a> {
-    pub(super) fn new(
+    fn new(
+        acceptors: &'a Arc<Acceptors>,
         dev: &Device,
         id: CallId<'a>,
         netdev: &'a NetDevice,
@@ -162,6 +151,7 @@ impl<'a> ListenAt<'a> {
         backlog: u32,
     ) -> Self {
         Self {
+            acceptors,
             id,
             netdev,
             addr,
@@ -187,7 +177,7 @@ impl<'a> ListenAt<'a> {
     fn socket(&self, role: &Role) -> Result<Arc<TcpSocket>> {
         let mut addr = self.addr;
         let ways = match role {
-            Role::Shared(_) => Ways::Vrf,
+            Role::Shared { .. } => Ways::Vrf,
             Role::Single | Role::Below(_) => self.ways,
         };
         let sock = TcpSocket::new(self.netdev, &addr, ways)?;
@@ -213,8 +203,11 @@ impl<'a> ListenAt<'a> {
 enum Role {
     /// That of one listener, at an address.
     Single,
-    /// That of all listeners which have this key in [`Acceptors`].
-    Shared(WildcardKey),
+    /// That of all listeners which have this key in these.
+    Shared {
+        key: WildcardKey,
+        all: Arc<Acceptors>,
+    },
     /// That of one listener on the wildcard whose device is bound; it has joined this one, too.
     Below(Arc<Acceptor>),
 }
@@ -284,14 +277,15 @@ impl Acceptor {
         listener: &Arc<Listener>,
     ) -> Result<Arc<Self>> {
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let mut shared = queues.common::<Acceptors>().ok_or(EINVAL)?.shared.lock();
+        let all = place.acceptors.clone();
+        let mut shared = place.acceptors.shared.lock();
         if let Some(this) = shared.get(&key) {
             let mut slot = this.open.lock();
             let open = Option::as_mut(&mut *slot).ok_or(EINVAL)?;
             open.listeners = joined(&open.listeners, listener)?;
             return Ok(this.clone());
         }
-        let this = Self::new(place, queues, Role::Shared(key), listener)?;
+        let this = Self::new(place, queues, Role::Shared { key, all }, listener)?;
         shared.insert(node.into_node(key, this.clone()));
         Ok(this)
     }
@@ -332,13 +326,11 @@ impl Acceptor {
     pub(super) fn leave(self: &Arc<Self>, listener: &Arc<Listener>) {
         match &self.role {
             Role::Single => self.remove(listener, || {}),
-            Role::Shared(key) => {
-                if let Some(all) = self.queues.common::<Acceptors>() {
-                    let mut shared = all.shared.lock();
-                    self.remove(listener, || {
-                        let _ = shared.remove(key);
-                    });
-                }
+            Role::Shared { key, all } => {
+                let mut shared = all.shared.lock();
+                self.remove(listener, || {
+                    let _ = shared.remove(key);
+                });
             }
             Role::Below(shared) => {
                 self.remove(listener, || {});
@@ -386,7 +378,7 @@ impl Acceptor {
     /// devices get nothing from the shared socket: TCP gives that what came by other interfaces.
     fn choose(&self, sock: &TcpSocket, listeners: &[Arc<Listener>]) -> Option<Arc<Listener>> {
         let owner = owner(sock, listeners);
-        let is_shared = matches!(self.role, Role::Shared(_));
+        let is_shared = matches!(self.role, Role::Shared { .. });
         let (why, of) = match &owner {
             Some(owner) if is_shared && owner.endpoints.dev.ways() == Ways::Interface => {
                 ("by another interface is refused", owner)
@@ -490,6 +482,7 @@ pub(super) fn is_on_all(id: CallId<'_>) -> bool {
 /// See [`super::create_listen`].
 pub(super) fn create(
     all: &Registry<Listening>,
+    acceptors: &Arc<Acceptors>,
     endpoints: &Arc<Endpoints>,
     id: CallId<'_>,
     backlog: u32,
@@ -528,7 +521,7 @@ pub(super) fn create(
     });
     let result = listening.and_then(|this| {
         all.introduce(this.number, this.consumer);
-        let place = ListenAt::new(dev, id, &netdev, addr, backlog);
+        let place = ListenAt::new(acceptors, dev, id, &netdev, addr, backlog);
         this.open(place).inspect_err(|_| {
             all.remove(&this);
             this.close();

@@ -106,7 +106,7 @@ impl Qp {
         )?;
         let tx = TxState::new(self, params, sock.mss())?;
         let stream = Stream::new(self.clone(), sock, params)?;
-        let prepared = Prepared::new(&stream);
+        let prepared = Prepared::new(&self.peers, &stream);
 
         let mut inner = self.inner.lock();
         let (state, _) = state::next(self.state(), QpEvent::Connected).map_err(|_| EISCONN)?;

@@ -17,6 +17,7 @@ use super::{
         OfProcess,
         Offers, //
     },
+    direct::LocalPeers,
     inner::Inner,
     polling::Poller,
     published::Published,
@@ -123,6 +124,7 @@ pub(crate) struct QpParts {
     pub(crate) send_cq: Arc<Cq>,
     pub(crate) recv_cq: Arc<Cq>,
     pub(crate) srq: Option<Arc<Srq>>,
+    pub(crate) peers: Arc<LocalPeers>,
     /// What was agreed on with a process.
     pub(crate) features: Features,
 }
@@ -272,6 +274,7 @@ impl Qp {
             send_cq,
             recv_cq,
             srq,
+            peers,
             features,
         } = parts;
         let dev = pd.device().clone();
@@ -359,6 +362,7 @@ impl Qp {
                     counts_of <- CountsOf::device(),
                 }),
                 table: table.clone(),
+                peers,
                 sig_all,
                 poller,
                 shown <- new_spinlock!(None, "rsiw::Qp::shown"),

@@ -41,6 +41,12 @@ use kernel::{
     str::CStr,
     sync::{
         aref::ARef,
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
         Arc,
         ArcBorrow, //
     },
@@ -267,24 +273,70 @@ impl LinkName<'_> {
 }
 
 /// Makes devices on the administrator's request.
-pub(crate) trait LinkOps: 'static {
-    /// Makes a device. Process context; the core keeps link types registered (`link_ops_rwsem`).
-    fn new_link(name: LinkName<'_>, netdev: &NetDevice) -> Result;
+pub(crate) trait LinkOps: Send + Sync {
+    /// Makes a device. Called one at a time, so that no two find an interface without a device.
+    /// Process context; the core keeps link types registered (`link_ops_rwsem`).
+    fn new_link(&self, name: LinkName<'_>, netdev: &NetDevice) -> Result;
 }
 
-/// A registered link type; dropping it makes the core forget the type.
+kernel::sync::global_lock! {
+    // SAFETY: nobody looks at it before `MAKER_STATE` says that it is initialised.
+    unsafe(uninit) static MAKER: Mutex<Option<Arc<dyn LinkOps>>> = None;
+}
+
+/// What became of [`MAKER`]: nothing, being initialised, or initialised for good.
+static MAKER_STATE: Atomic<u32> = Atomic::new(UNUSED);
+const UNUSED: u32 = 0;
+const BEGUN: u32 = 1;
+const READY: u32 = 2;
+
+/// Has an object make the devices of all link types of the module, until this is dropped. There is
+/// one at a time, as the core passes nothing by which the module could tell several apart.
+pub(crate) struct Maker(());
+
+impl Maker {
+    /// Has `ops` make the devices, or fails with `EBUSY` if another object does.
+    pub(crate) fn new(ops: Arc<dyn LinkOps>) -> Result<Self> {
+        match MAKER_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
+            Ok(_) => {
+                // SAFETY: only one caller gets here, once, and nobody looks at it before the store.
+                unsafe { MAKER.init() };
+                MAKER_STATE.store(READY, Release);
+            }
+            Err(READY) => {}
+            Err(_) => return Err(EBUSY),
+        }
+        // Pairs with the release above, where another call made it.
+        MAKER_STATE.load(Acquire);
+        let mut maker = MAKER.lock();
+        if maker.is_some() {
+            return Err(EBUSY);
+        }
+        *maker = Some(ops);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Maker {
+    fn drop(&mut self) {
+        let ops = MAKER.lock().take();
+        drop(ops);
+    }
+}
+
+/// A registered link type, for which the [`Maker`] makes devices, if there is one; dropping it makes
+/// the core forget the type.
 #[pin_data]
-pub(crate) struct Registration<T: LinkOps> {
+pub(crate) struct Registration {
     #[pin]
     ops: Opaque<b::rdma_link_ops>,
-    _ops: PhantomData<fn() -> T>,
     _registered: Registered,
 }
 
 // SAFETY: the core guards its list of link types itself.
-unsafe impl<T: LinkOps> Send for Registration<T> {}
+unsafe impl Send for Registration {}
 // SAFETY: there is nothing to do with a shared reference.
-unsafe impl<T: LinkOps> Sync for Registration<T> {}
+unsafe impl Sync for Registration {}
 
 /// Undoes the registration; apart because `pin_data` types have no plain `Drop`.
 struct Registered(*mut b::rdma_link_ops);
@@ -297,7 +349,7 @@ impl Drop for Registered {
     }
 }
 
-impl<T: LinkOps> Registration<T> {
+impl Registration {
     pub(crate) fn new(name: &'static CStr) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             ops <- Opaque::ffi_init(|slot: *mut b::rdma_link_ops| {
@@ -305,7 +357,7 @@ impl<T: LinkOps> Registration<T> {
                 unsafe {
                     slot.write(b::rdma_link_ops {
                         type_: name.as_char_ptr(),
-                        newlink: Some(new_link::<T>),
+                        newlink: Some(new_link),
                         ..pin_init::zeroed()
                     })
                 };
@@ -324,7 +376,6 @@ impl<T: LinkOps> Registration<T> {
                 // SAFETY: the structure is complete and pinned until it is unregistered.
                 unsafe { b::rdma_link_register(slot) };
             }),
-            _ops: PhantomData,
             _registered: Registered(
                 // SAFETY: `this` points to the memory being initialised.
                 Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).ops }),
@@ -336,16 +387,17 @@ impl<T: LinkOps> Registration<T> {
 /// # Safety
 ///
 /// Called by the core with a C string and an interface that it holds a reference to.
-unsafe extern "C" fn new_link<T: LinkOps>(
-    name: *const c_char,
-    netdev: *mut b::net_device,
-) -> c_int {
+unsafe extern "C" fn new_link(name: *const c_char, netdev: *mut b::net_device) -> c_int {
     from_result(|| {
         // INVARIANT: the core passes a C string that outlives the call.
         let name = LinkName(name, PhantomData);
         // SAFETY: the core holds a reference during the call.
         let netdev = unsafe { NetDevice::from_raw(netdev) };
-        T::new_link(name, netdev)?;
+        if MAKER_STATE.load(Acquire) != READY {
+            return Err(ENODEV);
+        }
+        let maker = MAKER.lock();
+        maker.as_ref().ok_or(ENODEV)?.new_link(name, netdev)?;
         Ok(0)
     })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The workqueues of the module, and what else its devices share. Only the static lock is unsafe.
+//! The workqueues of the module, and where its devices have their files.
 //!
 //! Context: process, if a method does not say otherwise.
 
@@ -10,40 +10,12 @@ use crate::ffi::{
     task::serving::Reaping,
     workqueue::OwnedQueue, //
 };
-use core::any::Any;
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Relaxed,
-            Release, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
 
-kernel::sync::global_lock! {
-    // SAFETY: nobody looks at it before `SHARED_STATE` says that it is initialised.
-    unsafe(uninit) static SHARED: Mutex<Option<Arc<Queues>>> = None;
-}
-
-/// What became of [`SHARED`]: nothing, being initialised, or initialised for good.
-static SHARED_STATE: Atomic<u32> = Atomic::new(UNUSED);
-const UNUSED: u32 = 0;
-const BEGUN: u32 = 1;
-const READY: u32 = 2;
-
-/// How many things the devices of the module share beside the queues.
-const COMMON: usize = 2;
-
-/// Something that the devices of the module share. This layer does not know its type.
-pub(crate) trait Common: Send + Sync {
-    fn as_any(&self) -> &dyn Any;
-}
-
-/// What the devices of the module share.
+/// What all devices of the module use.
 pub(crate) struct Queues {
     /// For queue pairs. Urgent, because a thread that polls for a completion would keep the work
     /// item that is to bring it off the processor.
@@ -57,7 +29,6 @@ pub(crate) struct Queues {
     /// See [`Reaping::reaping`].
     pub(crate) reaping: OwnedQueue,
     loaded: Loaded,
-    common: [Arc<dyn Common>; COMMON],
     /// Where devices have their files.
     pub(crate) debugfs: Arc<Directory>,
 }
@@ -65,13 +36,6 @@ pub(crate) struct Queues {
 impl Queues {
     pub(crate) fn loaded(&self) -> Loaded {
         self.loaded
-    }
-
-    /// Returns the `T` that the devices of the module share, if there is one.
-    pub(crate) fn common<T: Common + 'static>(&self) -> Option<&T> {
-        self.common
-            .iter()
-            .find_map(|one| one.as_any().downcast_ref())
     }
 
     fn drain(&self) {
@@ -93,28 +57,12 @@ impl Reaping for Queues {
     }
 }
 
-/// Keeps the queues of the module while it exists.
+/// Keeps the queues of the module. Dropping this waits for what is queued.
 pub(crate) struct SharedQueues(Arc<Queues>);
 
 impl SharedQueues {
-    /// Makes the queues, with `common`, when the module is loaded, or fails with `EBUSY` if there
-    /// are some already.
-    pub(crate) fn new(loaded: Loaded, common: [Arc<dyn Common>; COMMON]) -> Result<Self> {
-        match SHARED_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
-            Ok(_) => {
-                // SAFETY: only one caller gets here, once, and nobody looks at it before the store.
-                unsafe { SHARED.init() };
-                SHARED_STATE.store(READY, Release);
-            }
-            Err(READY) => {}
-            Err(_) => return Err(EBUSY),
-        }
-        // Pairs with the release above, where another call made it.
-        SHARED_STATE.load(Acquire);
-        let mut shared = SHARED.lock();
-        if shared.is_some() {
-            return Err(EBUSY);
-        }
+    /// Makes the queues, when the module is loaded, or returns `ENOMEM`.
+    pub(crate) fn new(loaded: Loaded) -> Result<Self> {
         let queues = Queues {
             data: OwnedQueue::new_urgent(c"rsiw")?,
             patient: OwnedQueue::new(c"rsiw-post")?,
@@ -122,26 +70,18 @@ impl SharedQueues {
             cm: OwnedQueue::new(c"rsiw-cm")?,
             reaping: OwnedQueue::new_idle(c"rsiw-reap")?,
             loaded,
-            common,
             debugfs: Arc::new(Directory::new(c"rsiw"), GFP_KERNEL)?,
         };
-        let queues = Arc::new(queues, GFP_KERNEL)?;
-        *shared = Some(queues.clone());
-        Ok(Self(queues))
+        Ok(Self(Arc::new(queues, GFP_KERNEL)?))
     }
 
-    /// Calls `f` with the queues, while they exist; one call at a time. Process context.
-    pub(crate) fn with<R>(f: impl FnOnce(&Arc<Queues>) -> R) -> Option<R> {
-        if SHARED_STATE.load(Acquire) != READY {
-            return None;
-        }
-        SHARED.lock().as_ref().map(f)
+    pub(crate) fn get(&self) -> &Arc<Queues> {
+        &self.0
     }
 }
 
 impl Drop for SharedQueues {
     fn drop(&mut self) {
-        drop(SHARED.lock().take());
         // What is dropped in RCU callbacks may queue work, and the other way round.
         self.0.drain();
         kernel::sync::rcu::rcu_barrier();

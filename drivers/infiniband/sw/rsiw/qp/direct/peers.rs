@@ -16,13 +16,7 @@ use crate::{
             TcpNumbers,
             TcpSocket, //
         },
-        rsiw::{
-            params,
-            queues::{
-                Common,
-                Queues, //
-            },
-        },
+        rsiw::params, //
     },
     proto::transport::{
         are_two_ends,
@@ -31,12 +25,9 @@ use crate::{
     },
     qp::stream::Stream, //
 };
-use core::{
-    any::Any,
-    net::{
-        IpAddr,
-        SocketAddr, //
-    },
+use core::net::{
+    IpAddr,
+    SocketAddr, //
 };
 use kernel::{
     prelude::*,
@@ -81,26 +72,19 @@ pub(crate) struct LocalPeers {
     table: SpinLockIrq<KnownEnds>,
 }
 
-impl Common for LocalPeers {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
 impl LocalPeers {
     /// Makes an empty table.
-    pub(crate) fn none() -> Result<Arc<dyn Common>> {
+    pub(crate) fn none() -> Result<Arc<Self>> {
         let table = KnownEnds {
             ends: RBTree::new(),
             last: 0,
         };
-        let this = Arc::pin_init(
+        Arc::pin_init(
             pin_init!(Self {
                 table <- new_spinlock_irq!(table, "rsiw::LocalPeers::table"),
             }),
             GFP_KERNEL,
-        )?;
-        Ok(this)
+        )
     }
 
     /// Returns a number that no end has had.
@@ -120,15 +104,15 @@ pub(in crate::qp) struct Prepared {
 
 /// An end that is, or will be, in the table, which it leaves when this is dropped. Process context.
 pub(in crate::qp) struct KnownEnd {
-    queues: Arc<Queues>,
+    all: Arc<LocalPeers>,
     key: EndKey,
     end: Arc<Stream>,
 }
 
 impl Prepared {
-    /// Prepares the end of a new connection. Returns `None` if all has to go through TCP, because
-    /// of a parameter, of markers, of TLS, or of a lack of memory. No lock is held.
-    pub(in crate::qp) fn new(stream: &Arc<Stream>) -> Option<Self> {
+    /// Prepares the end of a new connection for `all`. Returns `None` if all has to go through TCP,
+    /// because of a parameter, of markers, of TLS, or of a lack of memory. No lock is held.
+    pub(in crate::qp) fn new(all: &Arc<LocalPeers>, stream: &Arc<Stream>) -> Option<Self> {
         let scope = Scope::of(params::direct());
         let sock = &stream.sock;
         if scope == Scope::Nowhere || stream.has_markers || sock.is_secure() {
@@ -136,32 +120,30 @@ impl Prepared {
         }
         let place = |addr: SocketAddr| (addr.ip(), addr.port());
         let (local, remote) = (sock.local_addr().ok()?, sock.peer_addr().ok()?);
-        let queues = stream.base().dev.queues().clone();
         let key = EndKey {
             local: place(local.get()?),
             remote: place(remote.get()?),
             namespace: sock.namespace(),
-            number: queues.common::<LocalPeers>()?.number(),
+            number: all.number(),
         };
-        let end = stream.clone();
+        let (all, end) = (all.clone(), stream.clone());
         let node = RBTreeNode::new(key, end.clone(), GFP_KERNEL_ACCOUNT).ok()?;
-        let entry = KnownEnd { queues, key, end };
+        let entry = KnownEnd { all, key, end };
         Some(Self { entry, node, scope })
     }
 
     /// Enters the end. If the other end is in the table already, both get a link to each other.
     pub(in crate::qp) fn enter(self) -> KnownEnd {
         let Self { entry, node, scope } = self;
-        if let Some(ends) = entry.queues.common::<LocalPeers>() {
-            let mut table = ends.table.lock();
-            if let Some(other) = table.other_end(&entry.key, scope, &entry.end.sock) {
-                // The other end may be sending, and wait for this one as soon as it knows it: by
-                // then this one has to know whom it wakes.
-                entry.end.link_to(other.clone());
-                other.link_to(entry.end.clone());
-            }
-            table.ends.insert(node);
+        let mut table = entry.all.table.lock();
+        if let Some(other) = table.other_end(&entry.key, scope, &entry.end.sock) {
+            // The other end may be sending, and wait for this one as soon as it knows it: by then
+            // this one has to know whom it wakes.
+            entry.end.link_to(other.clone());
+            other.link_to(entry.end.clone());
         }
+        table.ends.insert(node);
+        drop(table);
         entry
     }
 }
@@ -212,10 +194,7 @@ impl From<TcpNumbers> for Numbers {
 
 impl Drop for KnownEnd {
     fn drop(&mut self) {
-        let Some(ends) = self.queues.common::<LocalPeers>() else {
-            return;
-        };
-        let mut table = ends.table.lock();
+        let mut table = self.all.table.lock();
         let node = table.ends.remove_node(&self.key);
         let links = self.end.unlink();
         // Both have a link to each other, or none: see `table`.
