@@ -195,12 +195,41 @@ def named():
                     yield f"{path}: there is no {name}"
 
 
+# What names a test, by where: the number of a file of tests, a test in Rust, a case in the kernel,
+# a scenario of the raw peer. The selftests' own names are compared when they are collected.
+TESTS = "tools/testing"
+TEST_NAMES = {
+    "selftests/rsiw/tests/": re.compile(r"^tests/([a-z]\d+)_", re.M),
+    "pure/src/": re.compile(r"#\[test\]\n(?:\s*#\[[^\n]*\n)*\s*(?:pub(?:\([^)]*\))? )?fn (\w+)"),
+    "kverbs/case_": re.compile(r'^\t\{ "([\w-]+)", "', re.M),
+    "peer/src/scen/": re.compile(r'\.says\(\s*("[^"]+")'),
+}
+
+
+def tests_of_one_name():
+    """Tests that cannot be told apart by their names."""
+    for where, pattern in TEST_NAMES.items():
+        homes = {}
+        for path in sorted(files()):
+            if path.startswith(f"{TESTS}/{where}"):
+                with open(path, encoding="utf-8") as f:
+                    text = f"tests/{os.path.basename(path)}\n{f.read()}"
+                for name in pattern.findall(text):
+                    homes.setdefault(name, []).append(path)
+        if not homes:
+            yield f"there are no tests in {TESTS}/{where}"
+        for name, paths in homes.items():
+            if len(paths) > 1:
+                yield f"several tests are called {name}: {', '.join(paths)}"
+
+
 def main():
     if sys.argv[1:]:
         print("usage: gates.py    (in the checkout)")
         return 0 if sys.argv[1] == "--help" else 2
     bad = 0
-    for message in (*versions(), *compat(), *short(), *namesakes(), *listed(), *named()):
+    for message in (*versions(), *compat(), *short(), *namesakes(), *listed(), *named(),
+                    *tests_of_one_name()):
         print(message)
         bad += 1
     for path in sorted(files()):

@@ -17,7 +17,7 @@ fn from(addr: &str) -> Source {
 
 /// An address of IPv4 is a place of its own, also as one of IPv6; one of IPv6 is its network.
 #[test]
-fn sources() {
+fn places_of_addresses() {
     assert_eq!(from("192.0.2.1"), from("::ffff:192.0.2.1"));
     assert_ne!(from("192.0.2.1"), from("192.0.2.2"));
     assert_eq!(from("2001:db8::1"), from("2001:db8::2:0:0:1"));
@@ -59,7 +59,7 @@ fn the_oldest() {
 
 /// Who can wait drives out nobody who has as few, or has come lately.
 #[test]
-fn in_turn() {
+fn who_waits_drives_out_nobody() {
     let (friend, stranger) = (from("192.0.2.1"), from("192.0.2.2"));
     let mut crowd = crowd(4);
     for number in 1..=4 {

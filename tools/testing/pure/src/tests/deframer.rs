@@ -112,7 +112,7 @@ fn whole_fpdus_are_used_in_place() {
 }
 
 #[test]
-fn m_mpa_13_every_cut() {
+fn m_mpa_13_fpdu_at_every_cut() {
     let (bytes, want) = stream(&[18, 14, 15, 16, 17, 46, 70, 128]);
     for cut in 0..=bytes.len() {
         let two = [cut, bytes.len() - cut];

@@ -88,7 +88,7 @@ fn m_mpa_1_lengths() {
 
 /// The longest of each, which arrays are made for.
 #[test]
-fn longest() {
+fn longest_frames() {
     assert_eq!(MAX_FRAME, 20 + 512);
     // DDP header, control, segment length, headers of a Read Request.
     assert_eq!(terminate::MAX_ULPDU, 18 + 4 + 2 + 18 + 28);

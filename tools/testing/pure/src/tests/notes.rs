@@ -154,7 +154,7 @@ fn one_end() {
 }
 
 #[test]
-fn sets() {
+fn sets_of_notes() {
     use QpNote::{Lost, Socket, Timeout};
     let mut notes = set(&[Socket, Lost]);
     assert!(notes.contains(Socket) && !notes.contains(Timeout));

@@ -73,7 +73,7 @@ fn v_wr_19_receive_makes_no_sense() {
 
 /// V-SEC-1: with a budget that is used up no segment is admitted; with another one it is.
 #[test]
-fn v_sec_1_budget() {
+fn v_sec_1_budget_past_tcp() {
     let mut peer = Peer::new(100);
     let mut receiving = receiving();
     let front = &peer.write(8)[..LEN_FIELD + TAGGED_LEN];

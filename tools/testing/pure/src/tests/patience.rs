@@ -143,7 +143,7 @@ fn next_is_checked() {
 
 /// When the time is over the stream ends as it would have without.
 #[test]
-fn ends() {
+fn ends_when_the_time_is_over() {
     let send = Peer::new(100).send(40).concat();
     let mut hasty = receiving();
     hasty.feed(&send);
@@ -219,7 +219,7 @@ fn begins_anew() {
 
 /// X-IMM-1: Immediate Data waits as Sends do, and is taken in as it is without.
 #[test]
-fn immediate() {
+fn immediate_data_waits() {
     let data = ImmediateData([1, 2, 3, 4, 0, 0, 0, 0]);
     let solicited = true;
     let message = Peer::new(100).message(Kind::Immediate { data, solicited }, 0);

@@ -40,7 +40,7 @@ fn doorbells() {
 
 /// What was left to a work item comes in its turn if nobody polls for it.
 #[test]
-fn left() {
+fn left_to_a_work_item() {
     assert_eq!(by_consumer(Left), [Urgent, Patient]);
 }
 

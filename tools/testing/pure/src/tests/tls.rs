@@ -32,7 +32,7 @@ fn client_hello() {
 
 /// Anything else is known as soon as it is there.
 #[test]
-fn other() {
+fn other_than_a_client_hello() {
     let mpa = *b"MPA ID";
     assert_eq!(Opening::parse(&mpa[..1]), Ok(Opening::Other));
     assert_eq!(Opening::parse(&mpa), Ok(Opening::Other));

@@ -342,7 +342,7 @@ fn reply_undelivered() {
 
 /// The queue pair, or the device, goes away in each phase.
 #[test]
-fn given_up() {
+fn initiator_given_up() {
     for input in [Input::Abort, Input::Shut] {
         for mut this in [connecting(), await_reply()] {
             assert!(this.feed(input).is_ok());

@@ -170,7 +170,7 @@ fn not_answered() {
 
 /// M-MPA-28: the consumer rejects: a Reply with its private data, a FIN behind it.
 #[test]
-fn m_mpa_28_reject() {
+fn m_mpa_28_consumer_rejects() {
     let mut this = requested(ALL);
     this.reject(b"no");
     assert_eq!(this.sent.len(), 1);
@@ -267,7 +267,7 @@ fn request_undelivered() {
 
 /// The device, the listener or the queue pair goes away in each phase.
 #[test]
-fn given_up() {
+fn responder_given_up() {
     for input in [Input::Abort, Input::Shut] {
         for mut this in [Endpoint::listen(p2p()), requested(ALL)] {
             assert!(this.feed(input).is_ok());

@@ -120,7 +120,7 @@ fn x_atm_16_cannot_start() {
 
 /// V-FNC-1, X-ATM-17: what is fenced waits for Atomic Operations too.
 #[test]
-fn x_atm_17_fence() {
+fn x_atm_17_fence_waits() {
     let mut sending = sending();
     sending.post(atomic(8));
     sending.post(send(1));

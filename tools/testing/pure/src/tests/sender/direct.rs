@@ -63,7 +63,7 @@ fn v_ord_12_local_requests_wait() {
 /// V-TM-1, V-TM-2: memory that is not there any more when its segment is handed over ends the stream;
 /// the Terminate goes through TCP. A segment that is not what its header says is a defect.
 #[test]
-fn v_tm_1_payload_fails() {
+fn v_tm_1_payload_fails_past_tcp() {
     for error in [PayloadError::NoMemory, PayloadError::Broken] {
         for count in [1, 2] {
             let mut sending = direct(Ok(true));

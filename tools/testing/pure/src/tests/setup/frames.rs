@@ -214,7 +214,7 @@ fn t_28_flags() {
 
 /// M-MPA-28: a reject carries private data.
 #[test]
-fn m_mpa_28_reject() {
+fn m_mpa_28_reject_has_data() {
     for rev in [1, 2] {
         let mut out = [0; MAX_FRAME];
         let n = Initiator::new(config(rev), depths(2, 3))

@@ -122,7 +122,7 @@ fn x_atm_14_mutual_order() {
 /// X-ATM-16, X-ATM-17: an Atomic Operation completes with its response, and what is behind it not
 /// before; what is fenced is not even sent before.
 #[test]
-fn x_atm_17_fence() {
+fn x_atm_16_17_order() {
     for fence in [false, true] {
         let (mut a, mut b) = talking();
         let before = (a.completions().len(), b.received().len());

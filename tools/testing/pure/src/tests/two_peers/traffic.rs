@@ -366,7 +366,7 @@ fn script_side(x: &mut Peer, y: &mut Peer, own: &mut Expect, theirs: &mut Expect
 
 /// M-MPA-13, T-25, V-ST-6: each possible cut of each direction, and single octets.
 #[test]
-fn m_mpa_13_every_cut() {
+fn m_mpa_13_streams_at_every_cut() {
     for p2p in [false, true] {
         // How much each side sends in all.
         let (mut a, mut b, ..) = script(p2p, 1);
