@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Writer of frames and segments, right and wrong, from the figures of RFC 5040, 5041, 5044 and
-//! 6581. It shares nothing with the driver, so that an error in the driver's formats shows.
+//! 6581. It shares nothing with the driver, so that an error in the driver's formats shows. The tests
+//! of the protocol layers use it, too.
 #![forbid(unsafe_code)]
 
-use crate::crc::crc32c;
+use super::crc::crc32c;
 
 /// MPA flags (RFC 5044 section 7.1.1, RFC 6581 section 6).
 pub const M: u8 = 0x80;

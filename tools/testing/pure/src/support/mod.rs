@@ -3,6 +3,8 @@
 //! Helpers of the tests and the fuzzers.
 
 pub(crate) mod around;
+#[cfg(test)]
+pub(crate) mod by_hand;
 pub(crate) mod crc;
 pub(crate) mod endpoint;
 pub(crate) mod faults;

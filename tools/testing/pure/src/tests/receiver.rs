@@ -13,6 +13,7 @@ use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
+use crate::support::by_hand;
 use crate::support::frames::{fpdu, next};
 use crate::support::limits::{Fixed, ALL};
 use crate::support::receiving::{Faults, Receiving};
@@ -255,9 +256,7 @@ fn p_err_10_receive_was_flushed() {
 
 /// A Terminate of the peer's, about a receive that it lacks.
 fn terminate() -> Vec<u8> {
-    let mut ulpdu = vec![0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
-    ulpdu.extend([0x12, 0x02, 0, 0]);
-    fpdu(&ulpdu)
+    by_hand::fpdu(&by_hand::terminate(0x1202, None))
 }
 
 /// T-33, V-ST-19, V-ST-26: once an error has ended the stream nothing is placed or completed, and no

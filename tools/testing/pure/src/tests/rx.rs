@@ -4,10 +4,11 @@
 
 use crate::proto::rx::{Action, Rx, Segment, Target};
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
+use crate::support::by_hand;
 use crate::support::frames::next;
 use crate::support::limits::{Fixed, ALL};
 use crate::support::rng::{Choices, Rng};
-use crate::wire::ddp::{Msn, Stag, TaggedOffset};
+use crate::wire::ddp::{Msn, Stag};
 use crate::wire::mpa::RtrSet;
 use crate::wire::rdmap::{ImmediateData, ReadRequest};
 use crate::wire::terminate::TermError;
@@ -20,33 +21,18 @@ fn rx() -> Rx {
 
 /// An untagged segment without payload.
 fn untagged(opcode: u8, qn: u32, msn: u32, mo: u32, last: bool) -> Vec<u8> {
-    let ddp = if last { 0x41 } else { 0x01 };
-    let mut head = vec![ddp, 0x40 | opcode, 0, 0, 0, 0];
-    for word in [qn, msn, mo] {
-        head.extend_from_slice(&word.to_be_bytes());
-    }
-    head
+    let control = if last { by_hand::U_LAST } else { by_hand::U };
+    by_hand::untagged(control, 0x40 | opcode, 0, [qn, msn, mo], &[])
 }
 
 fn tagged(opcode: u8, stag: u32, to: u64, last: bool) -> Vec<u8> {
-    let ddp = if last { 0xc1 } else { 0x81 };
-    let mut head = vec![ddp, 0x40 | opcode];
-    head.extend_from_slice(&stag.to_be_bytes());
-    head.extend_from_slice(&to.to_be_bytes());
-    head
+    let control = if last { by_hand::T_LAST } else { by_hand::T };
+    by_hand::tagged(control, 0x40 | opcode, stag, to, &[])
 }
 
 fn read_request(msn: u32, len: u32, source_to: u64) -> Vec<u8> {
-    let mut head = untagged(1, 1, msn, 0, true);
-    let request = ReadRequest {
-        sink_stag: Stag(1),
-        sink_to: TaggedOffset(2),
-        len,
-        source_stag: Stag(4),
-        source_to: TaggedOffset(source_to),
-    };
-    head.extend_from_slice(&request.to_wire());
-    head
+    let (sink, source) = ((1, 2), (4, source_to));
+    by_hand::Read { sink, len, source }.request(msn)
 }
 
 /// Feeds a header with `payload` octets behind it.

@@ -4,6 +4,7 @@
 
 use crate::proto::deframer::FPDU_FRONT;
 use crate::proto::rx::{is_enough, Action, Rx, Target, FRONT_LEN, HEAD_LEN};
+use crate::support::by_hand;
 use crate::support::limits::{Fixed, ALL};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::LAST;
@@ -33,19 +34,15 @@ fn t_46_runs_make_no_difference() {
         for n in 0..6 {
             let last = n == 5 || rng.one_in(8);
             let mut ulpdu = if tagged {
-                let mut u = vec![
-                    0x81 | (u8::from(last) << 6),
-                    if response { 0x42 } else { 0x40 },
-                ];
-                u.extend(7u32.to_be_bytes());
-                u.extend(at.to_be_bytes());
-                u
+                let control = if last { by_hand::T_LAST } else { by_hand::T };
+                let opcode = match response {
+                    true => by_hand::READ_RESP,
+                    false => by_hand::WRITE,
+                };
+                by_hand::tagged(control, opcode, 7, at, &[])
             } else {
-                let mut u = vec![0x01 | (u8::from(last) << 6), 0x43, 0, 0, 0, 0];
-                u.extend(0u32.to_be_bytes());
-                u.extend(1u32.to_be_bytes());
-                u.extend(mo.to_be_bytes());
-                u
+                let control = if last { by_hand::U_LAST } else { by_hand::U };
+                by_hand::untagged(control, by_hand::SEND, 0, [0, 1, mo], &[])
             };
             if rng.one_in(16) {
                 let octet = rng.below(ulpdu.len());

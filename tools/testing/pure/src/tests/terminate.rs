@@ -3,6 +3,7 @@
 //! The Terminate message against bytes worked out from the RFC's bit numbers (T-1).
 
 use crate::proto::tx::{self, MAX_TERMINATE};
+use crate::support::by_hand;
 use crate::support::crc::crc32c;
 use crate::support::frames::{split, without_markers};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
@@ -14,22 +15,16 @@ use crate::wire::terminate::{Quote, Quoted, Received, TermError, Terminate};
 const DDP: [u8; 18] = [0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
 
 fn write_header() -> Vec<u8> {
-    vec![
-        0xc1, 0x40, 0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0, 0, 0, 0x10, 0,
-    ]
+    by_hand::write(0xdead_beef, 0x1000, &[])
 }
 
 fn send_header() -> Vec<u8> {
-    vec![0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0]
+    by_hand::send(7, &[])
 }
 
 fn read_request() -> Vec<u8> {
-    let mut ulpdu = vec![0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0];
-    ulpdu.extend_from_slice(&[0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0x20, 0]);
-    ulpdu.extend_from_slice(&[0, 0, 0x10, 0]);
-    ulpdu.extend_from_slice(&[0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0x30, 0]);
-    assert_eq!(ulpdu.len(), 46);
-    ulpdu
+    let (sink, len, source) = ((0x101, 0x2000), 0x1000, (0x202, 0x3000));
+    by_hand::Read { sink, len, source }.request(3)
 }
 
 /// What follows the DDP header of the FPDU that is sent.

@@ -9,20 +9,15 @@ use crate::proto::collector::Reason;
 use crate::proto::negotiate::Depths;
 use crate::proto::setup::{Config, Initiator, Params, Responder, SetupEvent};
 use crate::proto::tx::Rtr;
+use crate::support::by_hand;
+pub(super) use crate::support::by_hand::{mpa as frame, C, M, R, REP, REQ, S};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::mpa::{Enhanced, RtrSet, MAX_FRAME, NO_NEGOTIATION};
 use crate::wire::terminate::TermError;
 use crate::wire::Short;
 
-pub(super) const M: u8 = 0x80;
-pub(super) const C: u8 = 0x40;
 /// FPDUs may be longer than segments.
 pub(super) const L: u8 = 0x08;
-pub(super) const R: u8 = 0x20;
-pub(super) const S: u8 = 0x10;
-
-pub(super) const REQ: &[u8; 16] = b"MPA ID Req Frame";
-pub(super) const REP: &[u8; 16] = b"MPA ID Rep Frame";
 
 pub(super) fn depths(ird: u16, ord: u16) -> Depths {
     Depths { ird, ord }
@@ -46,17 +41,11 @@ pub(super) fn p2p() -> Config {
     }
 }
 
-/// A frame made by hand.
-pub(super) fn frame(key: &[u8; 16], flags: u8, rev: u8, pd: &[u8]) -> Vec<u8> {
-    let len = (pd.len() as u16).to_be_bytes();
-    [&key[..], &[flags, rev], &len, pd].concat()
-}
-
 pub(super) fn words(ird: u16, ord: u16, bits: [bool; 4]) -> Vec<u8> {
-    let [a, b, c, d] = bits.map(u16::from);
-    let first = (a << 15) | (b << 14) | ird;
-    let second = (c << 15) | (d << 14) | ord;
-    [first.to_be_bytes(), second.to_be_bytes()].concat()
+    let flags = bits
+        .iter()
+        .fold(0, |flags, bit| (flags << 1) | u8::from(*bit));
+    by_hand::words(flags, ird, ord).to_vec()
 }
 
 pub(super) const NO_BITS: [bool; 4] = [false; 4];
