@@ -99,9 +99,6 @@ bench-posting:
 	@tools/bench/posting $(if $(ROUNDS),--rounds "$(ROUNDS)") \
 		$(if $(filter 1,$(EVENTS)),--events)
 
-bench-report:
-	@tools/bench/report
-
 conformance-report:
 	@tools/vm/enter tools/testing/conformance/report
 
@@ -142,7 +139,6 @@ help:
 	@echo "make bench-storage    NVMe and NFS over rsiw, siw and plain TCP"
 	@echo "                      (ROUNDS=3 DEVICES=rsiw,tcp CASES='nvme read 4K x1')"
 	@echo "make bench-posting    posting with and without system calls, in real time (ROUNDS=9 EVENTS=1)"
-	@echo "make bench-report     the results of the benchmarks, without bench-posting, as a page with plots"
 	@echo "make shell            a guest with the module loaded"
 	@echo "make lint             formatting, lints, and the rules of this tree"
 	@echo "make                  rsiw.ko for KDIR (default: the running kernel)"
@@ -160,4 +156,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged port user run-image deb release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-report conformance-report lint clean distclean help
+.PHONY: module packaged port user run-image deb release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting conformance-report lint clean distclean help

@@ -195,13 +195,3 @@ def waiting(case, waits):
     other.polls = waits == "polls"
     other.name += " " + waits
     return other
-
-
-def scale_cases(rows):
-    """What the results of "scale" are about: the cases that depend on the number of
-    queue pairs, ordered by the size of messages, and the others with their units."""
-    units = {r["case"]: r["unit"] for r in rows}
-    messages = [c for c in units if c.startswith(MESSAGE)]
-    messages.sort(key=lambda c: int(c.removeprefix(MESSAGE)))
-    return messages, [(c, units[c]) for c in (IDLE, CONNECTS, CONNECTION)
-                      if c in units]

@@ -9,7 +9,6 @@ import collections
 import re
 import subprocess
 
-PAGE = 4096
 KERNEL = 1 << 63
 # What compilers append to a function's name.
 SUFFIX = re.compile(r"\.(constprop|isra|part|cold|llvm|lto_priv)(\.\w+)*$")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Of bench-sweep: what is measured, and what is to be said of the results.
 
-Shared by the host's part (sweep), the guest's part (guest) and the report (draw.py).
+Shared by the host's part (sweep) and the guest's part (guest).
 """
 
 import bisect

@@ -413,18 +413,6 @@ class Sweep(unittest.TestCase):
             self.rows("siw", BW, {1: 1.0}), ["siw"]))
 
 
-class ScaleCases(unittest.TestCase):
-    def test_order(self):
-        rows = [{"case": case, "unit": unit} for case, unit in (
-            (cases.CONNECTION, "instructions"), (cases.CONNECTS, "1/s"),
-            ("message 4096", "instructions"), ("message 64", "instructions"),
-            ("message 64", "instructions"))]
-        self.assertEqual(cases.scale_cases(rows), (
-            ["message 64", "message 4096"],
-            [(cases.CONNECTS, "1/s"), (cases.CONNECTION, "instructions")]))
-        self.assertEqual(cases.scale_cases([]), ([], []))
-
-
 class KeptPoints(unittest.TestCase):
     def test_half_a_line(self):
         with tempfile.TemporaryDirectory() as d:

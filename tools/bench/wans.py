@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Of bench-wan: the links, what is moved over them, and what is made of the times.
 
-Shared by the host's part (wan), the guest's part (guest) and the report (draw.py).
+Shared by the host's part (wan) and the guest's part (guest).
 """
 
 import collections

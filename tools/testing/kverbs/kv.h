@@ -215,7 +215,6 @@ struct ib_mw *kv_mw(struct kv *k, struct ib_pd *pd, enum ib_mw_type type);
 #define KV_BIND		BIT(IB_WC_MW_BIND_ERR)
 #define KV_REM_ACCESS	BIT(IB_WC_REM_ACCESS_ERR)
 #define KV_REM_INV	BIT(IB_WC_REM_INV_REQ_ERR)
-#define KV_REM_OP	BIT(IB_WC_REM_OP_ERR)
 /* What became of a Read that the other end refused. */
 #define KV_FAILS	((u32)~KV_OK)
 

@@ -21,7 +21,6 @@
 #include "prog.h"
 
 #define LEN 65536
-#define LONGEST 1000	/* microseconds for which the kernel polls at most */
 #define NOBODY 65534
 #define UNCALLED 100	/* requests that are to be carried out without a call */
 
