@@ -5,6 +5,7 @@ the machine's own (User Mode Linux).
 Used by the host's parts; calls the scripts of tools/vm.
 """
 
+import argparse
 import json
 import os
 import shlex
@@ -227,13 +228,36 @@ def keep(results, rows, what):
             f.write("\n")
 
 
-def check_names(parser, given, known):
-    """The comma-separated names given, all of them known."""
-    names = given.split(",")
-    bad = [n for n in names if n not in known]
-    if bad:
-        parser.error("'%s' is not one of %s" % (bad[0], ", ".join(known)))
+def some_of(known):
+    """A type of argument: names with commas, all of them known."""
+    def names(given):
+        bad = [n for n in given.split(",") if n not in known]
+        if bad:
+            raise argparse.ArgumentTypeError("'%s' is not one of %s" % (
+                bad[0], ", ".join(sorted(known))))
+        return given.split(",")
     return names
+
+
+def options(doc, out=None, boot=False, jobs=False, **lists):
+    """The command line of a benchmark whose page of help is `doc`: what most of them take.
+    `lists`: options of which each is some of these names, all by default. `out`: the file of
+    its results."""
+    p = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawTextHelpFormatter)
+    for name, known in lists.items():
+        p.add_argument("--" + name, type=some_of(known), default=list(known), metavar="LIST",
+                       help="some of %s" % ", ".join(known))
+    if boot:
+        p.add_argument("--boot", action="append", default=[], metavar="ARG",
+                       help="an argument for tools/vm/boot; may be repeated")
+    if jobs:
+        p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
+                       help="guests at the same time (one per processor)")
+    if out:
+        p.add_argument("--out", metavar="FILE", default=os.path.join(BUILD, out),
+                       help="result (build/%s)" % out)
+    return p
 
 
 def bench_command(device, path, results, *more):
