@@ -175,6 +175,7 @@ fn d_ddp_1_p_rdmap_1_control() {
         let assigned = rdmap % 16 <= 11;
         assert_eq!(control.opcode().is_some(), assigned);
         if let Some(opcode) = control.opcode() {
+            assert_eq!(opcode as u8, rdmap % 16);
             assert_eq!(rdmap::Control::new(opcode).0, 0x40 | (rdmap % 16));
             assert_eq!(opcode.tagged(), matches!(rdmap % 16, 0 | 2));
             assert_eq!(opcode.invalidates(), matches!(rdmap % 16, 4 | 6));
@@ -232,7 +233,7 @@ fn p_rdmap_5_header() {
     );
 }
 
-/// X-ATM-2, X-ATM-6: the Atomic Request and Response headers (RFC 7306 figures 4 and 5).
+/// X-ATM-2, X-ATM-4, X-ATM-6: the Atomic Request and Response headers (RFC 7306 figures 4 and 5).
 #[test]
 fn x_atm_2_6_headers() {
     let operands = |r: &AtomicRequest| match r.operation {

@@ -14,6 +14,7 @@ use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
 use std::collections::VecDeque;
 
+/// A ring takes entries at both ends, wherever its oldest one is.
 #[test]
 fn ring_against_a_deque() {
     for capacity in (0..=20).chain([255]) {
@@ -21,16 +22,21 @@ fn ring_against_a_deque() {
         let mut ring = Ring::new(vec![0; capacity]);
         let mut model = VecDeque::new();
         for n in 0..5000u32 {
-            if rng.one_in(2) {
-                let want = if model.len() < capacity {
-                    model.push_back(n);
-                    Ok(())
-                } else {
-                    Err(Full)
-                };
-                assert_eq!(ring.push(n), want);
-            } else {
-                assert_eq!(ring.pop(), model.pop_front());
+            let is_full = model.len() == capacity;
+            let pushed = if is_full { Err(Full) } else { Ok(()) };
+            match rng.below(4) {
+                0 => {
+                    assert_eq!(ring.push(n), pushed);
+                    model.extend(pushed.map(|()| n));
+                }
+                1 => {
+                    assert_eq!(ring.push_oldest(n), pushed);
+                    if !is_full {
+                        model.push_front(n);
+                    }
+                }
+                2 => assert_eq!(ring.pop(), model.pop_front()),
+                _ => assert_eq!(ring.pop_youngest(), model.pop_back()),
             }
             let at = rng.below(capacity + 2);
             assert_eq!(ring.get(at), model.get(at));
@@ -151,50 +157,27 @@ fn p_rdmap_12_13_wrong_responses() {
             .response(Stag(stag), TaggedOffset(to), len, last)
             .map(|r| r.complete)
     };
-    let entry = Some(read(1, 100));
-    assert_eq!(
-        respond(None, 1, 1000, 100, true),
-        Err(TermError::TaggedStag)
-    );
-    assert_eq!(respond(None, 1, 1000, 0, true), Err(TermError::TaggedStag));
-    assert_eq!(
-        respond(entry, 2, 1000, 100, true),
-        Err(TermError::TaggedStag)
-    );
-    assert_eq!(
-        respond(entry, 1, 1001, 99, true),
-        Err(TermError::TaggedBounds)
-    );
-    assert_eq!(
-        respond(entry, 1, 999, 100, true),
-        Err(TermError::TaggedBounds)
-    );
-    assert_eq!(
-        respond(entry, 1, 1000, 101, true),
-        Err(TermError::TaggedBounds)
-    );
-    assert_eq!(
-        respond(entry, 1, 1000, 99, true),
-        Err(TermError::TaggedBounds)
-    );
-    assert_eq!(
-        respond(entry, 1, 1000, 0, true),
-        Err(TermError::TaggedBounds)
-    );
-    assert_eq!(
-        respond(entry, 1, 1000, 100, false),
-        Err(TermError::CatastrophicStream)
-    );
-    assert_eq!(respond(entry, 1, 1000, 100, true), Ok(true));
-    let empty = Some(read(1, 0));
-    assert_eq!(
-        respond(empty, 1, 1000, 1, true),
-        Err(TermError::TaggedBounds)
-    );
-    assert_eq!(
-        respond(empty, 0, 0, 0, false),
-        Err(TermError::CatastrophicStream)
-    );
+    let (entry, empty) = (Some(read(1, 100)), Some(read(1, 0)));
+    let no_stag = Err(TermError::TaggedStag);
+    let bounds = Err(TermError::TaggedBounds);
+    let not_last = Err(TermError::CatastrophicStream);
+    for (entry, stag, to, len, last, want) in [
+        (None, 1, 1000, 100, true, no_stag),
+        (None, 1, 1000, 0, true, no_stag),
+        (entry, 2, 1000, 100, true, no_stag),
+        (entry, 1, 1001, 99, true, bounds),
+        (entry, 1, 999, 100, true, bounds),
+        (entry, 1, 1000, 101, true, bounds),
+        (entry, 1, 1000, 99, true, bounds),
+        (entry, 1, 1000, 0, true, bounds),
+        (entry, 1, 1000, 100, false, not_last),
+        (entry, 1, 1000, 100, true, Ok(true)),
+        (empty, 1, 1000, 1, true, bounds),
+        (empty, 0, 0, 0, false, not_last),
+    ] {
+        let got = respond(entry, stag, to, len, last);
+        assert_eq!(got, want, "{entry:?}: {stag} {to} {len} {last}");
+    }
     // A sink at the very end of the offsets, and one that would wrap.
     let mut high = read(1, 2);
     high.sink_to = TaggedOffset(u64::MAX);
@@ -338,36 +321,6 @@ fn t_11_exactly_one_end() {
         }
         popped.extend(std::iter::from_fn(|| order.flush()).map(|(w, _)| w));
         assert_eq!(popped, (0..next).collect::<Vec<_>>());
-    }
-}
-
-/// A ring takes entries at both ends, wherever its oldest one is.
-#[test]
-fn ring_has_two_ends() {
-    for seed in 0..100 {
-        let mut rng = Rng::new(seed);
-        let mut ring = Ring::new(vec![0u32; rng.below(5)]);
-        let mut model = std::collections::VecDeque::new();
-        for n in 0..200 {
-            let full = model.len() == ring.capacity();
-            match rng.below(4) {
-                0 => {
-                    assert_eq!(ring.push(n), if full { Err(Full) } else { Ok(()) });
-                    if !full {
-                        model.push_back(n);
-                    }
-                }
-                1 => {
-                    assert_eq!(ring.push_oldest(n), if full { Err(Full) } else { Ok(()) });
-                    if !full {
-                        model.push_front(n);
-                    }
-                }
-                2 => assert_eq!(ring.pop(), model.pop_front()),
-                _ => assert_eq!(ring.pop_youngest(), model.pop_back()),
-            }
-            assert!((0..5).all(|n| ring.get(n) == model.get(n)));
-        }
     }
 }
 

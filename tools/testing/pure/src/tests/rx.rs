@@ -147,34 +147,22 @@ fn p_err_9_22_queue_numbers() {
 
 #[test]
 fn p_err_11_12_msn_and_mo() {
+    let (bad_msn, bad_mo) = (TermError::UntaggedMsn, TermError::UntaggedMo);
+    let send = |msn, mo| untagged(3, 0, msn, mo, true);
     for msn in [0, 2, u32::MAX] {
-        assert_eq!(
-            error(rx(), &untagged(3, 0, msn, 0, true), 4),
-            TermError::UntaggedMsn
-        );
+        assert_eq!(error(rx(), &send(msn, 0), 4), bad_msn);
     }
-    assert_eq!(
-        error(rx(), &untagged(3, 0, 1, 4, true), 4),
-        TermError::UntaggedMo
-    );
+    assert_eq!(error(rx(), &send(1, 4), 4), bad_mo);
     let mut open = rx();
     action(&mut open, &untagged(3, 0, 1, 0, false), 100);
     for mo in [0, 99, 101] {
-        assert_eq!(
-            error(open, &untagged(3, 0, 1, mo, true), 4),
-            TermError::UntaggedMo
-        );
+        assert_eq!(error(open, &send(1, mo), 4), bad_mo);
     }
     // P-ERR-26: the next message before the end of this one.
-    assert_eq!(
-        error(open, &untagged(3, 0, 2, 0, true), 4),
-        TermError::UntaggedMsn
-    );
+    assert_eq!(error(open, &send(2, 0), 4), bad_msn);
     // T-46: another opcode in the middle.
-    assert_eq!(
-        error(open, &untagged(5, 0, 1, 100, true), 4),
-        TermError::UnexpectedOpcode
-    );
+    let other = error(open, &untagged(5, 0, 1, 100, true), 4);
+    assert_eq!(other, TermError::UnexpectedOpcode);
 }
 
 /// D-DDP-15, P-RDMAP-14: a message in segments, then the next.
@@ -315,28 +303,21 @@ fn v_acc_9_10_limits() {
         rx().segment(head, head.len() as u16 + payload, &limits)
             .map(|s| s.action)
     };
-    let write = tagged(0, 0xdead, 9, true);
+    let (write, read) = (tagged(0, 0xdead, 9, true), read_request(1, 4, 0));
+    let empty_read = read_request(1, 0, 0);
     let no_write = limits(true, false, true);
-    assert_eq!(
-        run(&write, 4, no_write),
-        Err(TermError::TaggedNotAssociated)
-    );
-    assert!(run(&write, 0, no_write).is_ok());
     let no_read = limits(false, true, true);
-    assert_eq!(
-        run(&read_request(1, 4, 0), 0, no_read),
-        Err(TermError::UntaggedQn)
-    );
-    assert!(run(&read_request(1, 0, 0), 0, no_read).is_ok());
     let full = limits(true, true, false);
-    assert_eq!(
-        run(&read_request(1, 4, 0), 0, full),
-        Err(TermError::UntaggedNoBuffer)
-    );
-    assert_eq!(
-        run(&read_request(1, 0, 0), 0, full),
-        Err(TermError::UntaggedNoBuffer)
-    );
+    for (head, payload, limits, want) in [
+        (&write, 4, no_write, Some(TermError::TaggedNotAssociated)),
+        (&write, 0, no_write, None),
+        (&read, 0, no_read, Some(TermError::UntaggedQn)),
+        (&empty_read, 0, no_read, None),
+        (&read, 0, full, Some(TermError::UntaggedNoBuffer)),
+        (&empty_read, 0, full, Some(TermError::UntaggedNoBuffer)),
+    ] {
+        assert_eq!(run(head, payload, limits).err(), want);
+    }
 }
 
 /// X-IMM-1, X-IMM-2: Immediate Data is a message among the Sends, has 8 octets, and places nothing.
