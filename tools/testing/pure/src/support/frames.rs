@@ -3,10 +3,25 @@
 //! Messages, FPDU by FPDU, and streams of FPDUs.
 
 use super::crc::crc32c;
-use crate::proto::tx::{Frame, Message, MAX_HEADER};
-use crate::wire::ddp;
+use crate::proto::tx::{Frame, Kind, Message, MAX_HEADER};
+use crate::wire::ddp::{self, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, Crc, CRC_LEN, LEN_FIELD};
-use crate::wire::rdmap::{Control, Opcode};
+use crate::wire::rdmap::{Control, Opcode, ReadRequest};
+
+/// A Send with nothing special about it.
+pub(crate) const SEND: Kind = Kind::Send {
+    solicited: false,
+    invalidate: None,
+};
+
+/// A response to a Read with this sink.
+pub(crate) fn response(sink_stag: Stag, sink_to: TaggedOffset) -> Kind {
+    Kind::ReadResponse(ReadRequest {
+        sink_stag,
+        sink_to,
+        ..ReadRequest::default()
+    })
+}
 
 /// The next FPDU of a message, which goes on behind it.
 pub(crate) fn next(

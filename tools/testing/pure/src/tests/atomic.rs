@@ -10,7 +10,7 @@ use crate::proto::reads::{Inbound, InboundRead, InboundReads, OutboundRead, Outb
 use crate::proto::rx::{Action, Rx};
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
-use crate::support::frames::{fpdu, next};
+use crate::support::frames::{self, fpdu, next};
 use crate::support::limits::{Fixed, ALL};
 use crate::support::receiving::{Faults, Receiving};
 use crate::support::rng::{Choices, Rng};
@@ -365,14 +365,7 @@ fn x_atm_16_results() {
     let mut tx = Tx::new();
     receiving.feed(&response(&mut tx, 1, 77));
     let (stag, to) = (Stag(1), TaggedOffset(0));
-    let mut message = tx.message(
-        Kind::ReadResponse(ReadRequest {
-            sink_stag: stag,
-            sink_to: to,
-            ..ReadRequest::default()
-        }),
-        8,
-    );
+    let mut message = tx.message(frames::response(stag, to), 8);
     let mut header = [0; MAX_HEADER];
     let frame = next(&mut message, 1442, &mut header).expect("an FPDU");
     let segment = [&header[2..frame.header_len], &[3; 8]].concat();

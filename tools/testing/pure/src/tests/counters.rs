@@ -2,19 +2,14 @@
 
 //! The table of counters, and what is counted of known traffic.
 
-use super::two_peers::{config, connected, send, settle, BASE, SINK, SOURCE, TARGET, WORDS};
+use super::two_peers::{atomic, config, connected, read, send, settle, write, BASE, SOURCE};
 use crate::proto::connection::{Code, Error, Event, Log};
 use crate::proto::counters::{Counter, Tally, COUNT};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::order::Status;
-use crate::proto::request::OperationType;
 use crate::proto::rx::{Action, Segment};
-use crate::support::peer::Wr;
-use crate::wire::atomic::AtomicOperation;
-use crate::wire::ddp::TaggedOffset;
 use crate::wire::mpa::REV_2;
-use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::TermError;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,23 +70,8 @@ fn traffic_is_counted_to_the_octet() {
         b.post_recv(len);
         a.post(1, send(&vec![7; len]), false);
     }
-    a.post(
-        2,
-        Wr::Write {
-            data: vec![8; 3000],
-            stag: TARGET,
-            to: BASE,
-        },
-        false,
-    );
-    let request = ReadRequest {
-        sink_stag: SINK,
-        sink_to: TaggedOffset(BASE),
-        len: 10_000,
-        source_stag: SOURCE,
-        source_to: TaggedOffset(BASE),
-    };
-    a.post(3, Wr::Read(request), false);
+    a.post(2, write(BASE, vec![8; 3000]), false);
+    a.post(3, read(SOURCE, BASE, 10_000, BASE), false);
     assert_eq!(a.under_way(), (0, 0));
     settle(&mut a, &mut b);
     assert_eq!((a.under_way(), b.under_way()), ((0, 0), (0, 0)));
@@ -275,14 +255,7 @@ fn events_logs_failures_and_completions_have_their_counters() {
 fn atomic_requests_are_counted() {
     let (mut a, mut b) = connected(config(REV_2, true, false), config(REV_2, true, false));
     for n in 0..3 {
-        let wr = Wr::Atomic {
-            operation: AtomicOperation::FetchAdd { add: 1, mask: 0 },
-            kind: OperationType::FetchAdd,
-            stag: WORDS,
-            to: BASE,
-            sink: (SINK, BASE),
-        };
-        a.post(n, wr, false);
+        a.post(n, atomic::add(1, 0, 0), false);
     }
     settle(&mut a, &mut b);
     let want = [("tx_atomic_requests", 3), ("tx_fpdus", 3)];

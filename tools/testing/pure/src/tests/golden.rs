@@ -4,7 +4,7 @@
 
 use crate::proto::tx::{Kind, Rtr, Tx, MAX_HEADER, MAX_TERMINATE};
 use crate::support::crc::crc32c;
-use crate::support::frames::next;
+use crate::support::frames::{next, SEND};
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{Control, Header, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, mulpdu, pad_len, Crc, MAX_FPDU};
@@ -47,12 +47,8 @@ fn m_mpa_4_crc_vectors() {
 fn m_mpa_4_vectors_from_tx() {
     let mut tx = Tx::new();
     for (msn, want) in [(1, [0xb7, 0x24, 0x3e, 0xc3]), (2, [0x29, 0x0f, 0xbe, 0xde])] {
-        let kind = Kind::Send {
-            solicited: false,
-            invalidate: None,
-        };
         let mut out = [0; MAX_HEADER];
-        let frame = next(&mut tx.message(kind, 24), 1442, &mut out).unwrap();
+        let frame = next(&mut tx.message(SEND, 24), 1442, &mut out).unwrap();
         let fpdu = [&out[..frame.header_len], &[0; 24]].concat();
         assert_eq!(fpdu, example(msn));
         assert_eq!(crc(&fpdu), want);
@@ -132,16 +128,12 @@ fn p_rdmap_2_control_octets() {
 /// D-DDP-8, D-DDP-3: where 2048 octets are cut with MULPDU 1500.
 #[test]
 fn d_ddp_8_segmentation() {
-    let untagged = Kind::Send {
-        solicited: false,
-        invalidate: None,
-    };
     let tagged = Kind::Write {
         stag: Stag(0x0102_0304),
         to: TaggedOffset(16384),
     };
     for (kind, want) in [
-        (untagged, [(1482, 0, false), (566, 1482, true)]),
+        (SEND, [(1482, 0, false), (566, 1482, true)]),
         (tagged, [(1486, 0, false), (562, 1486, true)]),
     ] {
         let mut message = Tx::new().message(kind, 2048);

@@ -14,7 +14,7 @@ use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
 use crate::support::by_hand;
-use crate::support::frames::{fpdu, next};
+use crate::support::frames::{self, fpdu, next};
 use crate::support::limits::{Fixed, ALL};
 use crate::support::receiving::{Faults, Receiving};
 use crate::support::rng::{Choices, Rng};
@@ -62,12 +62,7 @@ impl Peer {
     }
 
     pub(super) fn send(&mut self, len: u32) -> Vec<Vec<u8>> {
-        let (solicited, invalidate) = (false, None);
-        let kind = Kind::Send {
-            solicited,
-            invalidate,
-        };
-        self.message(kind, len)
+        self.message(frames::SEND, len)
     }
 
     pub(super) fn send_invalidate(&mut self, len: u32, stag: Stag) -> Vec<u8> {
@@ -84,16 +79,8 @@ impl Peer {
     }
 
     pub(super) fn response(&mut self, len: u32) -> Vec<u8> {
-        let (stag, to) = (SINK, TaggedOffset(0));
-        self.message(
-            Kind::ReadResponse(ReadRequest {
-                sink_stag: stag,
-                sink_to: to,
-                ..ReadRequest::default()
-            }),
-            len,
-        )
-        .concat()
+        let kind = frames::response(SINK, TaggedOffset(0));
+        self.message(kind, len).concat()
     }
 }
 

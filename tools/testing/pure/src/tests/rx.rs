@@ -3,9 +3,9 @@
 //! Segments into actions: the checks of P-ERR, P-RDMAP and D-DDP that the protocol layer makes.
 
 use crate::proto::rx::{Action, Rx, Segment, Target};
-use crate::proto::tx::{Kind, Tx, MAX_HEADER};
+use crate::proto::tx::{Tx, MAX_HEADER};
 use crate::support::by_hand;
-use crate::support::frames::next;
+use crate::support::frames::{next, SEND};
 use crate::support::limits::{Fixed, ALL};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag};
@@ -260,12 +260,8 @@ fn p_rdmap_3_send_kinds() {
 fn d_ddp_7_msn_sequence() {
     let (mut rx, mut tx) = (rx(), Tx::new());
     for n in 1..2000u32 {
-        let kind = Kind::Send {
-            solicited: false,
-            invalidate: None,
-        };
         let mut out = [0; MAX_HEADER];
-        let frame = next(&mut tx.message(kind, 0), 1442, &mut out).unwrap();
+        let frame = next(&mut tx.message(SEND, 0), 1442, &mut out).unwrap();
         let got = rx
             .segment(&out[2..frame.header_len], frame.ulpdu_len, &ALL)
             .unwrap();

@@ -7,10 +7,10 @@ use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::tx::Kind;
 use crate::support::around::Did;
+use crate::support::frames;
 use crate::support::memory::{Memory, Region};
 use crate::support::receiving::Receiving;
 use crate::wire::ddp::{Stag, TaggedOffset, TAGGED_LEN, UNTAGGED_LEN};
-use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::{Quote, TermError};
 
 /// Octets of payload of each segment.
@@ -58,14 +58,7 @@ fn v_wc_23_sink_of_a_read_goes() {
     let mut receiving = receiving();
     read(&mut receiving, 400, request(7, false));
     let (stag, to) = (SINK, TaggedOffset(0));
-    let fpdus = peer().message(
-        Kind::ReadResponse(ReadRequest {
-            sink_stag: stag,
-            sink_to: to,
-            ..ReadRequest::default()
-        }),
-        400,
-    );
+    let fpdus = peer().message(frames::response(stag, to), 400);
     receiving.feed(&fpdus[0]);
     let faults = &mut receiving.around.faults;
     (faults.response, faults.late) = (true, true);

@@ -5,16 +5,10 @@
 use crate::proto::failure::Fault;
 use crate::proto::request::{Operation, OperationType};
 use crate::proto::tx::{may_start, Kind, Packer, TooMany, Tx, MAX_HEADER};
-use crate::support::frames::next;
+use crate::support::frames::{self, next, SEND};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, mulpdu};
-use crate::wire::rdmap::ReadRequest;
-
-const SEND: Kind = Kind::Send {
-    solicited: false,
-    invalidate: None,
-};
 
 /// D-DDP-3, D-DDP-8, D-DDP-9, D-DDP-10: every length around the segment borders.
 #[test]
@@ -23,11 +17,7 @@ fn d_ddp_3_segments_of_every_length() {
         stag: Stag(7),
         to: TaggedOffset(u64::MAX - 5),
     };
-    let response = Kind::ReadResponse(ReadRequest {
-        sink_stag: Stag(7),
-        sink_to: TaggedOffset(0),
-        ..ReadRequest::default()
-    });
+    let response = frames::response(Stag(7), TaggedOffset(0));
     for kind in [SEND, write, response] {
         for len in (0..6000).chain([1 << 20, 64768, 65535, 65536]) {
             for limit in [128, 1442] {

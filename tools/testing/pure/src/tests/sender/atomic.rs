@@ -124,10 +124,7 @@ fn x_atm_17_fence_waits() {
     let mut sending = sending();
     sending.post(atomic(8));
     sending.post(send(1));
-    sending.post(Posted {
-        fence: true,
-        ..write(1)
-    });
+    sending.post(fenced(write(1)));
     sending.run();
     assert_eq!(messages(&sending), [Opcode::AtomicRequest, Opcode::Send]);
     assert!(sending.answer());

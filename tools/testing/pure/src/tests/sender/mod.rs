@@ -30,6 +30,21 @@ fn send(len: u32) -> Posted {
     Posted::new(Operation::Send { invalidate: None }, len)
 }
 
+fn fenced(posted: Posted) -> Posted {
+    Posted {
+        fence: true,
+        ..posted
+    }
+}
+
+/// One that does not say what it should.
+fn bad(fault: Fault) -> Posted {
+    Posted {
+        operation: Err(fault),
+        ..send(0)
+    }
+}
+
 /// A Write to `stag`.
 fn write_to(stag: Stag, len: u32, immediate: Option<ImmediateData>) -> Posted {
     let operation = Operation::Write {

@@ -86,10 +86,7 @@ fn v_ord_12_local_requests() {
 /// was.
 #[test]
 fn v_fnc_3_fence() {
-    let fenced = || Posted {
-        fence: true,
-        ..Posted::new(INVALIDATE, 0)
-    };
+    let fenced = || fenced(Posted::new(INVALIDATE, 0));
     let mut sending = sending();
     sending.post(fenced());
     sending.run();
@@ -241,10 +238,7 @@ fn v_wc_3_bad_request() {
         let mut sending = sending();
         sending.post(send(10));
         sending.post(read(10, false));
-        sending.post(Posted {
-            operation: Err(fault),
-            ..send(0)
-        });
+        sending.post(bad(fault));
         sending.run();
         assert_eq!(
             messages(&sending),
@@ -264,15 +258,9 @@ fn v_rd_2_no_record() {
         let mut sending = Sending::new(&params(4), EMSS, 2);
         sending.post(read(10, false));
         sending.post(send(10));
-        sending.post(Posted {
-            operation: send(30).operation.or(Err(Fault::General)),
-            ..send(30)
-        });
+        sending.post(send(30));
         if !is_good {
-            sending.post(Posted {
-                operation: Err(Fault::LocalOperation),
-                ..send(0)
-            });
+            sending.post(bad(Fault::LocalOperation));
         }
         sending.run();
         let first = [Opcode::ReadRequest, Opcode::Send];
@@ -288,10 +276,7 @@ fn v_rd_2_no_record() {
     // A bad one that finds no record.
     let mut sending = Sending::new(&params(4), EMSS, 1);
     sending.post(read(10, false));
-    sending.post(Posted {
-        operation: Err(Fault::LocalOperation),
-        ..send(0)
-    });
+    sending.post(bad(Fault::LocalOperation));
     sending.run();
     assert!(sending.failed.is_none() && sending.queue.stalled());
     assert!(sending.answer());

@@ -80,10 +80,7 @@ fn v_fnc_4_fence() {
     let mut sending = sending();
     sending.post(read(10, false));
     sending.run();
-    sending.post(Posted {
-        fence: true,
-        ..send(10)
-    });
+    sending.post(fenced(send(10)));
     sending.run();
     assert_eq!(messages(&sending), [Opcode::ReadRequest]);
     assert!(sending.queue.stalled());

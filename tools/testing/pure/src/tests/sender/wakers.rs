@@ -4,7 +4,7 @@
 //! then must not come to an end: so it shows what it is meant to show. (In all other tests `Sending`
 //! checks why the sender stops.)
 
-use super::{messages, read, send, sending, write, EMSS};
+use super::{fenced, messages, read, send, sending, write, EMSS};
 use crate::proto::drain::{Stop, Waker};
 use crate::proto::request::Operation;
 use crate::proto::sends::{AT_A_TIME, TIMES};
@@ -16,19 +16,9 @@ use crate::wire::ddp::Stag;
 use crate::wire::rdmap::Opcode;
 use crate::wire::terminate::TermError;
 
-fn invalidate(fence: bool) -> Posted {
+fn invalidate() -> Posted {
     let operation = Operation::Invalidate { stag: Stag(9) };
-    Posted {
-        fence,
-        ..Posted::new(operation, 0)
-    }
-}
-
-fn fenced(posted: Posted) -> Posted {
-    Posted {
-        fence: true,
-        ..posted
-    }
+    fenced(Posted::new(operation, 0))
 }
 
 /// A sender that waits.
@@ -110,7 +100,7 @@ fn cases() -> Vec<Case> {
         ("a fence", 4, fenced(send(10))),
         ("a fence of a Write", 4, fenced(write(10))),
         ("ORD", 1, read(10, false)),
-        ("an earlier request", 4, invalidate(true)),
+        ("an earlier request", 4, invalidate()),
         ("a record", 4, send(10)),
     ];
     for (what, ord, posted) in behind {
@@ -170,7 +160,7 @@ fn t_11_between_parts() {
             }
             sending.run();
             assert!(sending.did().contains(&Did::Sent));
-            sending.post(invalidate(true));
+            sending.post(invalidate());
             let mut looked = false;
             let is_told = sending.answer_in_parts(|sending, hold| {
                 if hold == at {

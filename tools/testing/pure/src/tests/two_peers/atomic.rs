@@ -31,7 +31,8 @@ pub(in crate::tests) fn operation(rng: &mut Rng, word: u64) -> AtomicOperation {
     }
 }
 
-fn add(add: u64, n: u64, sink: u64) -> Wr {
+/// Adds to a word, with the result in a word of the sink.
+pub(in super::super) fn add(add: u64, n: u64, sink: u64) -> Wr {
     Wr::Atomic {
         operation: AtomicOperation::FetchAdd { add, mask: 0 },
         kind: OperationType::FetchAdd,
@@ -42,13 +43,7 @@ fn add(add: u64, n: u64, sink: u64) -> Wr {
 }
 
 fn read_word(n: u64, sink: u64) -> Wr {
-    Wr::Read(ReadRequest {
-        sink_stag: SINK,
-        sink_to: TaggedOffset(BASE + 8 * sink),
-        len: 8,
-        source_stag: WORDS,
-        source_to: TaggedOffset(BASE + 8 * n),
-    })
+    read(WORDS, BASE + 8 * n, 8, BASE + 8 * sink)
 }
 
 fn word(peer: &Peer, stag: Stag, n: usize) -> u64 {
@@ -57,21 +52,12 @@ fn word(peer: &Peer, stag: Stag, n: usize) -> u64 {
 }
 
 fn add_at(to: u64, stag: Stag) -> Wr {
-    let Wr::Atomic {
-        operation,
-        kind,
-        sink,
-        ..
-    } = add(1, 0, 0)
-    else {
-        unreachable!("it is one");
-    };
     Wr::Atomic {
-        operation,
-        kind,
+        operation: AtomicOperation::FetchAdd { add: 1, mask: 0 },
+        kind: OperationType::FetchAdd,
         stag,
         to,
-        sink,
+        sink: (SINK, BASE),
     }
 }
 
@@ -180,14 +166,7 @@ fn x_atm_10_refused() {
 #[test]
 fn x_atm_14_gone_in_its_turn() {
     let (mut a, mut b) = talking();
-    let read = Wr::Read(ReadRequest {
-        sink_stag: SINK,
-        sink_to: TaggedOffset(BASE),
-        len: 5_000,
-        source_stag: SOURCE,
-        source_to: TaggedOffset(BASE),
-    });
-    a.post(0, read, false);
+    a.post(0, read(SOURCE, BASE, 5_000, BASE), false);
     a.post(1, add(1, 0, 1), false);
     a.transmit(100);
     deliver(&mut a, &mut b, usize::MAX);

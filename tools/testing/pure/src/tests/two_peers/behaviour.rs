@@ -7,11 +7,7 @@ use crate::support::frames::{split, without_markers};
 
 /// To where the peer allows it.
 fn write_octet(octet: u8) -> Wr {
-    Wr::Write {
-        data: vec![octet],
-        stag: TARGET,
-        to: BASE,
-    }
+    write(BASE, vec![octet])
 }
 
 /// T-24, M-MPA-22: the responder is silent until the first FPDU.
@@ -115,14 +111,9 @@ fn m_mpa_3_crc_off() {
 #[test]
 fn p_rdmap_17_error_and_flush() {
     let (mut a, mut b) = connected(config(2, true, false), config(2, true, false));
-    let write = |to| Wr::Write {
-        data: vec![1; 3000],
-        stag: TARGET,
-        to,
-    };
-    a.post(0, write(BASE), false);
-    a.post(1, write(BASE + SIZE as u64 - 1), false);
-    a.post(2, write(BASE + 10_000), false);
+    for (id, at) in [(0, 0), (1, SIZE as u64 - 1), (2, 10_000)] {
+        a.post(id, write(BASE + at, vec![1; 3000]), false);
+    }
     b.post(0, send(b"never received"), false);
     settle(&mut a, &mut b);
     assert_eq!(b.sent_terminate, Some(TermError::TaggedBounds));
@@ -159,14 +150,11 @@ fn t_24_terminate_for_the_first_fpdu() {
 /// P-ERR-10, P-ERR-13, P-ERR-19, P-ERR-25: the codes for what only the driver can check.
 #[test]
 fn p_err_codes_across_the_wire() {
-    let read = |stag, to, len| {
-        Wr::Read(ReadRequest {
-            sink_stag: SINK,
-            sink_to: TaggedOffset(BASE),
-            len,
-            source_stag: stag,
-            source_to: TaggedOffset(to),
-        })
+    let read = |stag, to, len| read(stag, to, len, BASE);
+    let nowhere = Wr::Write {
+        data: vec![1],
+        stag: Stag(9),
+        to: 0,
     };
     let inv = Wr::Send {
         data: vec![],
@@ -182,24 +170,8 @@ fn p_err_codes_across_the_wire() {
         (read(SOURCE, BASE - 1, 1), 0, 0x0101),
         (read(TARGET, BASE, 1), 0, 0x0102),
         (read(SOURCE, u64::MAX, 2), 0, 0x0104),
-        (
-            Wr::Write {
-                data: vec![1],
-                stag: Stag(9),
-                to: 0,
-            },
-            0,
-            0x1100,
-        ),
-        (
-            Wr::Write {
-                data: vec![1, 2],
-                stag: TARGET,
-                to: u64::MAX,
-            },
-            0,
-            0x1103,
-        ),
+        (nowhere, 0, 0x1100),
+        (write(u64::MAX, vec![1, 2]), 0, 0x1103),
     ];
     for (wr, recv, code) in cases {
         let (mut a, mut b) = pair(config(2, true, false), config(2, true, false));
@@ -269,15 +241,8 @@ fn m_mpa_14_markers_for_a_peer_that_asks() {
     deliver(&mut b, &mut a, usize::MAX);
     assert!(a.params.unwrap().send_markers);
     for id in 0..40 {
-        a.post(
-            id,
-            Wr::Write {
-                data: vec![id as u8; 1 + 97 * id as usize],
-                stag: TARGET,
-                to: BASE,
-            },
-            false,
-        );
+        let data = vec![id as u8; 1 + 97 * id as usize];
+        a.post(id, write(BASE, data), false);
     }
     a.transmit(1000);
     let marked: Vec<u8> = a.out().drain(..).collect();

@@ -12,16 +12,11 @@ fn direct() -> (Peer, Peer) {
     (a, b)
 }
 
-fn write(stag: Stag, data: Vec<u8>) -> Wr {
-    let to = BASE;
-    Wr::Write { data, stag, to }
-}
-
 /// All goes one way from the moment on at which TCP is empty: not before.
 #[test]
 fn waits_for_tcp() {
     let (mut a, mut b) = connected(config(2, true, false), config(2, true, false));
-    a.post(0, write(TARGET, vec![1; 5_000]), false);
+    a.post(0, write(BASE, vec![1; 5_000]), false);
     a.transmit(1);
     a.go_direct();
     a.transmit(100);
@@ -40,7 +35,7 @@ fn waits_for_tcp() {
 #[test]
 fn few_segments() {
     let (mut a, mut b) = direct();
-    a.post(0, write(TARGET, vec![2; 65_536]), false);
+    a.post(0, write(BASE, vec![2; 65_536]), false);
     a.transmit(100);
     assert!(a.handed() <= 2);
     settle(&mut a, &mut b);
@@ -50,22 +45,23 @@ fn few_segments() {
 /// What is wrong with a segment is told as over TCP, behind what came before (P-ERR).
 #[test]
 fn errors_are_told() {
+    let not_there = Wr::Write {
+        data: vec![1],
+        stag: SOURCE,
+        to: BASE,
+    };
     let cases: [(Wr, TermError); 3] = [
-        (write(SOURCE, vec![1]), TermError::TaggedStag),
+        (not_there, TermError::TaggedStag),
         (
-            Wr::Write {
-                data: vec![1; 10],
-                stag: TARGET,
-                to: BASE + SIZE as u64 - 5,
-            },
+            write(BASE + SIZE as u64 - 5, vec![1; 10]),
             TermError::TaggedBounds,
         ),
         (send(b"nobody waits"), TermError::UntaggedNoBuffer),
     ];
     for (wr, error) in cases {
         let (mut a, mut b) = direct();
-        b.post(1, write(TARGET, vec![3; 100]), false);
-        a.post(0, write(TARGET, vec![4; 100]), false);
+        b.post(1, write(BASE, vec![3; 100]), false);
+        a.post(0, write(BASE, vec![4; 100]), false);
         a.post(1, wr, false);
         settle(&mut a, &mut b);
         assert_eq!(b.region(TARGET).bytes[..100], [4; 100]);
@@ -80,7 +76,7 @@ fn errors_are_told() {
 #[test]
 fn a_terminate_goes_through_tcp() {
     let (mut a, mut b) = direct();
-    b.post(1, write(TARGET, vec![3; 100]), false);
+    b.post(1, write(BASE, vec![3; 100]), false);
     b.transmit(100);
     assert_eq!(b.handed(), 1);
     a.post(0, send(b"nobody waits"), false);
@@ -119,7 +115,7 @@ fn v_inv_14_later() {
         },
         false,
     );
-    a.post(1, write(TARGET, vec![5; 100]), false);
+    a.post(1, write(BASE, vec![5; 100]), false);
     let before = b.received().len();
     settle(&mut a, &mut b);
     assert_eq!(b.received().len(), before);
@@ -139,7 +135,7 @@ fn waits_for_receives() {
     let before = b.received().len();
     for n in 0..3 {
         a.post(n, send(&[n as u8; 70_000]), false);
-        a.post(10 + n, write(TARGET, vec![n as u8; 10]), false);
+        a.post(10 + n, write(BASE, vec![n as u8; 10]), false);
     }
     for n in 0..3 {
         settle(&mut a, &mut b);

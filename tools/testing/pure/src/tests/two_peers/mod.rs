@@ -157,3 +157,20 @@ pub(super) fn send(data: &[u8]) -> Wr {
         invalidate: None,
     }
 }
+
+/// A Write to where the peer allows it, if all goes well.
+pub(super) fn write(to: u64, data: Vec<u8>) -> Wr {
+    let stag = TARGET;
+    Wr::Write { data, stag, to }
+}
+
+/// A Read of `len` octets, to `sink_to` of the sink.
+pub(super) fn read(source_stag: Stag, source_to: u64, len: u32, sink_to: u64) -> Wr {
+    Wr::Read(ReadRequest {
+        sink_stag: SINK,
+        sink_to: TaggedOffset(sink_to),
+        len,
+        source_stag,
+        source_to: TaggedOffset(source_to),
+    })
+}

@@ -24,14 +24,8 @@ fn messages(peer: &mut Peer) -> Vec<Opcode> {
     found
 }
 
-fn read(len: u32) -> Wr {
-    Wr::Read(ReadRequest {
-        sink_stag: SINK,
-        sink_to: TaggedOffset(BASE),
-        len,
-        source_stag: SOURCE,
-        source_to: TaggedOffset(BASE),
-    })
+fn read_all(len: u32) -> Wr {
+    read(SOURCE, BASE, len, BASE)
 }
 
 /// T-47: Read Responses and requests take turns, message by message, in whatever batches they
@@ -42,17 +36,12 @@ fn t_47_turns() {
         let (mut a, mut b) = talking();
         b.set_batch(batch);
         for id in 0..2 {
-            a.post(id, read(3_000), false);
+            a.post(id, read_all(3_000), false);
         }
         a.transmit(100);
         deliver(&mut a, &mut b, usize::MAX);
         for id in 0..4 {
-            let write = Wr::Write {
-                data: vec![7; 3_000],
-                stag: TARGET,
-                to: BASE,
-            };
-            b.post(id, write, false);
+            b.post(id, write(BASE, vec![7; 3_000]), false);
         }
         b.transmit(100);
         let mut sent = messages(&mut b);
@@ -97,7 +86,7 @@ fn v_inv_14_waits_for_quiet() {
 #[test]
 fn v_tm_1_source_goes() {
     let (mut a, mut b) = talking();
-    a.post(1, read(5_000), false);
+    a.post(1, read_all(5_000), false);
     a.transmit(10);
     deliver(&mut a, &mut b, usize::MAX);
     b.transmit(2);

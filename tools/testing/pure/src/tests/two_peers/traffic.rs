@@ -59,11 +59,7 @@ fn post(
                     let (stag, to) = (Stag(0xdead_beef), u64::MAX);
                     Wr::Write { data, stag, to }
                 } else {
-                    Wr::Write {
-                        data,
-                        stag: TARGET,
-                        to,
-                    }
+                    write(to, data)
                 }
             }
             2 => {
@@ -107,29 +103,18 @@ fn post(
                 let words = theirs.words.map(u64::to_ne_bytes).concat();
                 let at = rng.below(65 - len);
                 own.sink[sink_at..sink_at + len].copy_from_slice(&words[at..at + len]);
-                let request = ReadRequest {
-                    sink_stag: SINK,
-                    sink_to: TaggedOffset(BASE + sink_at as u64),
-                    len: len as u32,
-                    source_stag: WORDS,
-                    source_to: TaggedOffset(BASE + at as u64),
-                };
+                let sink_to = BASE + sink_at as u64;
                 sink_at += len;
-                Wr::Read(request)
+                read(WORDS, BASE + at as u64, len as u32, sink_to)
             }
             _ => {
                 let len = len.min(SIZE - sink_at);
                 let source = &other.region(SOURCE).bytes[at..at + len];
                 own.sink[sink_at..sink_at + len].copy_from_slice(source);
-                let request = ReadRequest {
-                    sink_stag: SINK,
-                    sink_to: TaggedOffset(BASE + sink_at as u64),
-                    len: len as u32,
-                    source_stag: if len == 0 { Stag(7) } else { SOURCE },
-                    source_to: TaggedOffset(BASE + at as u64),
-                };
+                let source_stag = if len == 0 { Stag(7) } else { SOURCE };
+                let sink_to = BASE + sink_at as u64;
                 sink_at += len;
-                Wr::Read(request)
+                read(source_stag, BASE + at as u64, len as u32, sink_to)
             }
         };
         peer.post(id, wr, rng.one_in(5));
@@ -329,32 +314,13 @@ fn script_side(x: &mut Peer, y: &mut Peer, own: &mut Expect, theirs: &mut Expect
     };
     let data = rng.bytes(130);
     theirs.target[3..133].copy_from_slice(&data);
-    let write = Wr::Write {
-        data,
-        stag: TARGET,
-        to: BASE + 3,
-    };
+    let write = write(BASE + 3, data);
     own.sink[5..155].copy_from_slice(&y.region(SOURCE).bytes[100..250]);
-    let read = Wr::Read(ReadRequest {
-        sink_stag: SINK,
-        sink_to: TaggedOffset(BASE + 5),
-        len: 150,
-        source_stag: SOURCE,
-        source_to: TaggedOffset(BASE + 100),
-    });
+    let read = read(SOURCE, BASE + 100, 150, BASE + 5);
     let empty_read = Wr::Read(ReadRequest::default());
     theirs.words[1] = 0x0102_0304_0506_0708;
     own.sink[160..168].copy_from_slice(&[0; 8]);
-    let atomic = Wr::Atomic {
-        operation: AtomicOperation::FetchAdd {
-            add: theirs.words[1],
-            mask: 0,
-        },
-        kind: OperationType::FetchAdd,
-        stag: WORDS,
-        to: BASE + 8,
-        sink: (SINK, BASE + 160),
-    };
+    let atomic = atomic::add(theirs.words[1], 1, 20);
     for (id, wr) in [read, send, empty_read, atomic, write]
         .into_iter()
         .enumerate()
