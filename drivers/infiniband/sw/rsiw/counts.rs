@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Sums of the driver's counters (`proto::counters`): those of a device, and of the queue pairs
-//! that the administrator has bound to a counter.
+//! that the administrator has bound to a counter. The core adds the latter to what it shows of the
+//! device.
 //!
 //! Context: any, but for making and freeing them.
 #![forbid(unsafe_code)]
@@ -15,13 +16,28 @@ use crate::{
         },
         rsiw::methods::PortCounter, //
     },
-    proto::counters::{
-        Counter,
-        Tally,
-        COUNT, //
+    proto::{
+        counters::{
+            Counter,
+            Tally,
+            COUNT, //
+        },
+        schedule::Actor, //
     },
 };
 use core::num::Wrapping;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            AtomicFlag,
+            Relaxed, //
+        },
+        new_spinlock_irq,
+        Arc,
+        SpinLockIrq, //
+    },
+};
 
 /// A sum for each [`Counter`].
 pub(crate) type Counts = stats::Counts<Counter>;
@@ -65,5 +81,87 @@ impl Counts {
             .iter()
             .map(|counter| Wrapping(self.sum(*counter)))
             .sum()
+    }
+}
+
+/// Where a queue pair counts.
+#[pin_data]
+pub(crate) struct CountsOf {
+    device: Arc<Counts>,
+    /// The sum of what went to counters that queue pairs are bound to.
+    all_bound: Arc<Counts>,
+    /// Whether `bound` is set. What is counted during a change may go to the old counter.
+    is_bound: AtomicFlag,
+    #[pin]
+    bound: SpinLockIrq<Option<Arc<Counts>>>,
+}
+
+impl CountsOf {
+    /// Makes one that counts for the device.
+    pub(crate) fn new(device: Arc<Counts>, all_bound: Arc<Counts>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            device,
+            all_bound,
+            is_bound: AtomicFlag::new(false),
+            bound <- new_spinlock_irq!(None, "rsiw::CountsOf::bound"),
+        })
+    }
+
+    /// Makes the queue pair count in `counts` from now on, or for the device if that is `None`.
+    pub(crate) fn count_in(&self, counts: Option<Arc<Counts>>) {
+        self.is_bound.store(counts.is_some(), Relaxed);
+        let old = core::mem::replace(&mut *self.bound.lock(), counts);
+        // Memory is freed without a lock.
+        drop(old);
+    }
+
+    /// Adds `tally` to the counters, and clears it.
+    #[inline(always)]
+    pub(crate) fn count_up(&self, tally: &mut Tally) {
+        if self.is_bound.load(Relaxed) {
+            return self.count_up_bound(tally);
+        }
+        self.device.take_up(tally);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_up_bound(&self, tally: &mut Tally) {
+        let bound = self.bound.lock().clone();
+        if bound.is_some() {
+            self.all_bound.take_up(&mut tally.clone());
+        }
+        bound.as_ref().unwrap_or(&self.device).take_up(tally);
+    }
+
+    /// Counts an event that is rare.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn count(&self, counter: Counter) {
+        let bound = self.bound.lock().clone();
+        bound.as_ref().unwrap_or(&self.device).add(counter, 1);
+    }
+
+    /// Counts rare events, ignoring `None`.
+    #[inline(always)]
+    pub(crate) fn count_all(&self, counters: impl IntoIterator<Item = Option<Counter>>) {
+        // Bound: the counters that one event has.
+        for counter in counters.into_iter().flatten() {
+            self.count(counter);
+        }
+    }
+
+    /// Counts what `actor` sent, and the calls of TCP (`batches`) that it took.
+    #[inline]
+    pub(crate) fn count_sent(&self, (tally, batches): (&mut Tally, &mut u32), actor: Actor) {
+        if *batches > 0 {
+            let counter = match actor {
+                Actor::Urgent | Actor::Later => Counter::TxByUrgent,
+                Actor::Patient => Counter::TxByPatient,
+                Actor::Caller => Counter::TxByThread,
+            };
+            tally.add(counter, core::mem::take(batches).into());
+        }
+        self.count_up(tally);
     }
 }

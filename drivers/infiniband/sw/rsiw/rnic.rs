@@ -200,7 +200,7 @@ impl Rnic {
             let (mut known, mut unconnected) = (Saturating(0), false);
             self.qps.for_each(|qp| {
                 known += 1;
-                unconnected |= qp.is_unconnected_of_kernel();
+                unconnected |= qp.shared.is_unconnected_of_kernel();
             });
             // Those that are being destroyed are counted, though not known any more.
             !unconnected && self.dev.limits().qps.used() == known.0
@@ -233,7 +233,7 @@ impl Rnic {
     fn warn_of_users(&self) {
         let mut qps = Saturating(0u32);
         self.qps.for_each(|qp| {
-            if qp.is_of_kernel() {
+            if qp.shared.id.is_of_kernel() {
                 qps += 1;
             }
         });

@@ -289,7 +289,7 @@ impl Driver for Rsiw {
     }
 
     fn query_qp(qp: &Qp) -> QpQuery {
-        qp.query()
+        qp.shared.query()
     }
 
     fn destroy_qp(qp: ArcBorrow<'_, Qp>) -> Result {
@@ -313,7 +313,7 @@ impl Driver for Rsiw {
     }
 
     fn count_in(qp: &Qp, counts: Option<Arc<Counts>>) {
-        qp.count_in(counts);
+        qp.shared.counts.count_in(counts);
     }
 
     fn describe_qp(qp: &Qp, to: &mut Details<'_>) -> Result {

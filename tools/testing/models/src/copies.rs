@@ -179,8 +179,8 @@ const WITHOUT: &[Without] = &[
         "nobody else uses it then",
     ),
     without(
-        "qp/base.rs",
-        "self.heard.",
+        "qp/shared.rs",
+        "heard.",
         "a bit by itself: nothing goes with it",
     ),
 ];

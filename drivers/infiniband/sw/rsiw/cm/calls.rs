@@ -85,7 +85,7 @@ pub(super) fn own_qp(
     }
     let qp = qps.lookup(num);
     let qp = qp.ok_or(Refusal::new(EINVAL, "there is no such QP"))?;
-    if !qp.is_callers(id) {
+    if !qp.shared.id.is_callers(id) {
         return Err(NOT_THE_CALLERS);
     }
     Ok(qp)
@@ -96,12 +96,12 @@ pub(super) fn own_qp(
 /// accept, with interrupts off.
 pub(crate) fn handle_for_caller(dev: &Device, qps: &QpTable, num: Qpn) -> Option<Arc<QpHandle>> {
     let qp = qps.lookup(num)?;
-    if qp.is_of_others() {
+    if qp.shared.id.is_of_others() {
         let caller = Author::Process;
         let _ = NOT_THE_CALLERS.log(dev, caller, fmt!("QP {num}: cannot connect"));
         return None;
     }
-    Some(qp.handle.clone())
+    Some(qp.shared.id.handle.clone())
 }
 
 const NOT_THE_CALLERS: Refusal = Refusal::new(EINVAL, "the QP is not the caller's");

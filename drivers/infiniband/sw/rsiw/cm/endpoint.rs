@@ -74,7 +74,7 @@ use crate::{
         },
     },
     qp::{
-        base::Manager,
+        manager::Manager,
         Qp, //
     },
 };

@@ -206,13 +206,13 @@ impl Endpoint {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
             if let Some(error) = error.map(errno) {
-                let num = qp.num();
+                let num = qp.shared.id.num();
                 self.dev().log(
-                    qp.peer_author(),
+                    qp.shared.id.peer_author(),
                     fmt!("QP {num}: connect failed: {error:?}"),
                 );
             }
-            qp.detach(&**self);
+            qp.shared.set_aside.forget(&**self);
         }
     }
 
@@ -284,7 +284,7 @@ impl Endpoint {
             Log::RequestCut => dev.log(asker, fmt!("MPA Request was cut")),
             Log::NotAnswered => dev.log(asker, fmt!("request not answered in time")),
             Log::NoFirstSegment => {
-                let num = st.qp.as_ref().map_or(Qpn(0), |qp| qp.num());
+                let num = st.qp.as_ref().map_or(Qpn(0), |qp| qp.shared.id.num());
                 dev.log(asker, fmt!("QP {num}: the peer does not begin to send"));
             }
             Log::NoRoom => dev.log(asker, fmt!("no room for a connection request")),

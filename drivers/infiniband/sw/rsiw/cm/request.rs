@@ -89,7 +89,7 @@ pub(super) fn connect(
     }
     let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
     let dial = Dial::new(dev, id, &netdev, param)?;
-    let this = endpoints.add(qp.payer.clone())?;
+    let this = endpoints.add(qp.shared.id.payer.clone())?;
     let mut st = this.state.lock();
     st.connection = Connection::closed();
     let result = qp.attach(this.clone()).and_then(|()| {

@@ -72,7 +72,7 @@ impl Endpoint {
     pub(super) fn author(&self, st: &EndpointState) -> Author {
         let has_shown = matches!(st.security, Security::Settled) && self.dev().tls().is_some();
         match &st.qp {
-            Some(qp) => qp.peer_author(),
+            Some(qp) => qp.shared.id.peer_author(),
             None if has_shown => Author::Asker,
             None => Author::Stranger,
         }

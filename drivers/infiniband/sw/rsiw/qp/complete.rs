@@ -11,7 +11,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::Base,
+    shared::{
+        RemoteEnd,
+        Shared, //
+    },
     sq::{
         Sq,
         SqRing,
@@ -44,6 +47,10 @@ use crate::{
         },
         request::OperationType,
         sends::Completed,
+        state::{
+            remote_class,
+            Async, //
+        },
     },
     queue::{
         rq::{
@@ -59,35 +66,35 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-impl Base {
+impl Shared {
     /// Adds the completion of a send request, if it has one. Returns whether a handler is to be
     /// called. Notes an overflow for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
-        if self.destroyed.load(Relaxed) {
+        if self.flags.destroyed.load(Relaxed) {
             return false;
         }
         if status == Status::Success && !work.signalled {
-            if let Some(slots) = self.consumer.send_slots() {
+            if let Some(slots) = self.id.consumer.send_slots() {
                 slots.free();
             }
             return false;
         }
-        self.count_all(Counter::of_send(status));
+        self.counts.count_all(Counter::of_send(status));
         let completion = Completion {
             id: work.id,
             operation: work.operation,
             status,
             bytes: work.bytes,
-            cause: self.cause(status),
+            cause: self.flags.cause(status),
             extra: Extra::Nothing,
-            qp: self.num(),
+            qp: self.id.num(),
             solicited: false,
         };
-        let slots = self.consumer.send_slots();
-        match self.send_cq.add(&completion, &self.handle, slots) {
+        let slots = self.id.consumer.send_slots();
+        match self.id.send_cq.add(&completion, &self.id.handle, slots) {
             Ok(notify) => notify,
             Err(Overflow) => {
-                self.count(Counter::CqOverflows);
+                self.counts.count(Counter::CqOverflows);
                 self.fail(TermError::CatastrophicStream.into());
                 false
             }
@@ -105,7 +112,7 @@ impl Base {
         drop(sq);
         let all = first.and_the_rest(|| complete(&mut self.sq.lock()));
         if notify {
-            self.send_cq.notify();
+            self.id.send_cq.notify();
         }
         let Completed { drained, resumes } = all;
         drained.or_leave_to(|| self.notes.leave(QpNote::Again));
@@ -126,7 +133,7 @@ impl Base {
             }
         }
         if notify {
-            self.send_cq.notify();
+            self.id.send_cq.notify();
         }
         resumed
     }
@@ -168,6 +175,21 @@ impl Base {
         told
     }
 
+    /// Completes in error the Read that the peer refuses (V-WC-5). Returns whether its completion
+    /// reports that.
+    pub(super) fn fail_refused(&self, end: &RemoteEnd) -> bool {
+        let read = end.read.and_then(|msn| {
+            let sq = self.sq.lock();
+            sq.outbound.find(msn)?.token
+        });
+        let fault = match remote_class(end.code) {
+            Async::Access => Fault::RemoteAccess,
+            Async::Request => Fault::RemoteInvalid,
+            Async::Fatal => Fault::General,
+        };
+        read.is_some_and(|token| self.fail_send(token, fault))
+    }
+
     /// Fails a request that has not begun, which ends the stream. Returns whether its completion
     /// reports that.
     pub(super) fn fail_new_send(&self, work: Work, fault: Fault) -> bool {
@@ -181,7 +203,7 @@ impl Base {
     /// Takes a receive for a message that begins.
     #[inline(always)]
     pub(super) fn take_recv(&self, sgl: &mut SgList) -> Result<Option<Recv>, Failure> {
-        let taken = match &self.srq {
+        let taken = match &self.id.srq {
             Some(srq) => srq.take(sgl),
             None => (*self.rq.lock()).as_mut().and_then(|rq| rq.take(sgl)),
         };
@@ -199,34 +221,34 @@ impl Base {
     /// queue is full, which ends the stream (V-CQ-7).
     #[inline]
     fn add_recv(&self, completion: &Completion) -> Result<bool, Failure> {
-        let slots = self.consumer.recv_slots();
-        let added = self.recv_cq.add(completion, &self.handle, slots);
+        let slots = self.id.consumer.recv_slots();
+        let added = self.id.recv_cq.add(completion, &self.id.handle, slots);
         added.map_err(|Overflow| {
-            self.count(Counter::CqOverflows);
+            self.counts.count(Counter::CqOverflows);
             TermError::CatastrophicStream.into()
         })
     }
 
-    /// As [`Base::add_recv`], and calls the handler.
+    /// As [`Shared::add_recv`], and calls the handler.
     #[inline]
     pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
         if self.add_recv(completion)? {
-            self.recv_cq.notify();
+            self.id.recv_cq.notify();
         }
         Ok(())
     }
 
     /// Counts and returns the completion of a receive into which no message came.
     fn no_message(&self, id: u64, status: Status<Fault>) -> Completion {
-        self.count_all(Counter::of_recv(status));
+        self.counts.count_all(Counter::of_recv(status));
         Completion {
             id,
             operation: OperationType::Receive,
             status,
             bytes: 0,
-            cause: self.cause(status),
+            cause: self.flags.cause(status),
             extra: Extra::Nothing,
-            qp: self.num(),
+            qp: self.id.num(),
             solicited: false,
         }
     }
@@ -242,7 +264,7 @@ impl Base {
     /// Completes all send requests as flushed, in post order. Takes at most as many out of the ring
     /// as that has slots; the work item flushes the rest. Returns whether to call a handler.
     pub(super) fn flush_sq(&self, ring: &mut SqRing) -> bool {
-        if self.destroyed.load(Relaxed) {
+        if self.flags.destroyed.load(Relaxed) {
             return false;
         }
         let mut notify = false;
@@ -270,7 +292,7 @@ impl Base {
     /// (V-SRQ-17). Sets `notify` if a handler is to be called. Returns whether there were any.
     pub(super) fn flush_rq(&self, notify: &mut bool) -> bool {
         let mut any = false;
-        if self.destroyed.load(Relaxed) {
+        if self.flags.destroyed.load(Relaxed) {
             return false;
         }
         let Some(most) = self.rq.lock().as_ref().map(Rq::len) else {
@@ -287,8 +309,8 @@ impl Base {
 
     /// Completes a receive as flushed. Returns whether a handler is to be called.
     pub(super) fn flush_recv(&self, id: u64) -> bool {
-        let slots = self.consumer.recv_slots();
-        if self.destroyed.load(Relaxed) {
+        let slots = self.id.consumer.recv_slots();
+        if self.flags.destroyed.load(Relaxed) {
             // The slot may be a shared queue's, which lives on.
             if let Some(slots) = slots {
                 slots.free();

@@ -8,16 +8,14 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::{
-        tell_defect,
-        Manager, //
-    },
     direct::Prepared,
     effects::After,
     inner::{
         Conn,
         Inner, //
     },
+    manager::Manager,
+    shared::Shared,
     stream::Stream,
     tx::{
         Fin,
@@ -64,6 +62,7 @@ use crate::{
     },
 };
 use kernel::{
+    pr_warn_once,
     prelude::*,
     sync::{
         atomic::Relaxed,
@@ -75,6 +74,18 @@ use kernel::{
 const DEFAULT_RIGHTS: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_READ);
 
 impl Qp {
+    /// Sets the QP aside for the connection of `manager`, or returns `EISCONN` if it is set aside
+    /// for another one, or is in a state that cannot be connected.
+    pub(crate) fn attach(&self, manager: Arc<dyn Manager>) -> Result {
+        let mut inner = self.inner.lock();
+        if self.shared.state() != QpState::Idle {
+            return Err(EISCONN);
+        }
+        self.shared.set_aside.set(manager)?;
+        inner.was_closed = false;
+        Ok(())
+    }
+
     /// Takes over an established TCP connection after MPA set-up. Data that waits in the socket is
     /// received after this has returned (T-25).
     ///
@@ -88,7 +99,10 @@ impl Qp {
         params: &Params,
         manager: &dyn Manager,
     ) -> Result {
-        self.payer.pays(|| self.take_stream(sock, params, manager))
+        self.shared
+            .id
+            .payer
+            .pays(|| self.take_stream(sock, params, manager))
     }
 
     /// See [`Qp::start`].
@@ -104,31 +118,34 @@ impl Qp {
             params.outbound_slots().into(),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let tx = TxState::new(self, params, sock.mss())?;
+        let tx = TxState::new(&self.shared.id, params, sock.mss())?;
         let stream = Stream::new(self.clone(), sock, params)?;
         let prepared = Prepared::new(&self.peers, &stream);
 
         let mut inner = self.inner.lock();
-        let (state, _) = state::next(self.state(), QpEvent::Connected).map_err(|_| EISCONN)?;
-        if !self.is_attached(manager) {
+        let (state, _) =
+            state::next(self.shared.state(), QpEvent::Connected).map_err(|_| EISCONN)?;
+        if !self.shared.set_aside.is_for(manager) {
             return Err(ECONNRESET);
         }
         let idle_inbound = {
-            let mut old = self.inbound.lock();
+            let mut old = self.shared.inbound.lock();
             core::mem::replace(&mut *old, InboundReads::new(inbound))
         };
         let old_outbound = {
-            let mut sq = self.sq.lock();
+            let mut sq = self.shared.sq.lock();
             sq.ord = params.ord.into();
             core::mem::replace(&mut sq.outbound, OutboundReads::new(outbound))
         };
-        self.forget_connection();
+        self.shared.forget_connection();
         inner.failed = None;
         // Nothing was sent yet.
-        self.answered.store(true, Relaxed);
+        self.shared.flags.answered.store(true, Relaxed);
         // The connection manager sets no rights on the connecting side before there is a
         // connection. The regions decide what the peer may do then.
         let _ = self
+            .shared
+            .flags
             .access
             .cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);
         inner.conn = Some(Conn {
@@ -137,11 +154,13 @@ impl Qp {
             tx,
             entry: None,
         });
-        self.trace_state(&QpEvent::Connected, self.state(), state);
-        self.ended_by.store(Cause::NONE.0, Relaxed);
-        self.published.set_ird(params.ird);
+        self.shared
+            .id
+            .trace_state(&QpEvent::Connected, self.shared.state(), state);
+        self.shared.flags.ended_by.store(Cause::NONE.0, Relaxed);
+        self.shared.published.set_ird(params.ird);
         inner.last_wqe_told = false;
-        self.set_state(state);
+        self.shared.set_state(state);
         if let Some(conn) = &mut inner.conn {
             conn.entry = prepared.map(Prepared::enter);
             self.show(Some(conn.stream.clone()));
@@ -185,13 +204,14 @@ impl Qp {
         while let Some(stop) = self.send(inner, after.actor, true) {
             match stop {
                 Stop::Empty
-                    if self.state() == QpState::Draining && self.complete_before_fin(inner) =>
+                    if self.shared.state() == QpState::Draining
+                        && self.complete_before_fin(inner) =>
                 {
                     let _ = self.apply(inner, QpEvent::Drained, None, after);
                 }
                 Stop::Empty | Stop::For(_) => return,
                 Stop::Again => {
-                    self.count(Counter::TxBudget);
+                    self.shared.counts.count(Counter::TxBudget);
                     return self.urge();
                 }
                 Stop::Failed(failure) => self.local_error(inner, failure, after),
@@ -205,19 +225,19 @@ impl Qp {
     pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner, may_wait: bool) {
         match self.send(inner, Actor::Caller, may_wait) {
             // The FIN may be due.
-            Some(Stop::Empty) if self.state() == QpState::Draining => {
-                self.notes.leave(QpNote::Again);
+            Some(Stop::Empty) if self.shared.state() == QpState::Draining => {
+                self.shared.notes.leave(QpNote::Again);
             }
             None | Some(Stop::Empty | Stop::For(_)) => {}
             Some(Stop::Again) => {
                 if may_wait {
-                    self.count(Counter::TxBudget);
+                    self.shared.counts.count(Counter::TxBudget);
                 }
-                self.notes.leave(QpNote::Again);
+                self.shared.notes.leave(QpNote::Again);
             }
             Some(Stop::Failed(failure)) => {
                 inner.failed = Some(failure);
-                self.notes.leave(QpNote::Again);
+                self.shared.notes.leave(QpNote::Again);
             }
         }
         self.ring_if_noted();
@@ -227,7 +247,7 @@ impl Qp {
     /// Returns `None` without a connection, and while a timer runs for want of memory.
     #[inline(always)]
     fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor, may_wait: bool) -> Option<Stop> {
-        let state = self.state();
+        let state = self.shared.state();
         let conn = inner.conn.as_mut()?;
         if conn.stream.starves() {
             return None;
@@ -235,16 +255,16 @@ impl Qp {
         let peer = conn.stream.peer();
         let (stream, ring) = (&conn.stream, &mut inner.ring);
         let (tx, end) = (&mut conn.tx, peer.as_deref());
-        let stop = tx.run(self, stream, end, ring, state, may_wait);
+        let stop = tx.run(&self.shared, stream, end, ring, state, may_wait);
         // The last reference to a stream may not be dropped where nothing may sleep.
         if let Some(last) = peer.and_then(Arc::into_unique_or_drop) {
             inner.spent_peer = Some(last.into());
-            self.notes.leave(QpNote::Again);
+            self.shared.notes.leave(QpNote::Again);
         }
         self.restart_timer(&mut conn.tx.fin);
-        self.count_sent(conn.tx.tally(), actor);
-        self.published.set_taken(ring.taken());
-        self.published.set_unsent(conn.tx.unsent());
+        self.shared.counts.count_sent(conn.tx.tally(), actor);
+        self.shared.published.set_taken(ring.taken());
+        self.shared.published.set_unsent(conn.tx.unsent());
         Some(stop)
     }
 
@@ -260,7 +280,7 @@ impl Qp {
     /// anything else is done. Returns whether there was one.
     pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> bool {
         inner.spent_peer = None;
-        let failure = inner.failed.take().or_else(|| self.noted_failure());
+        let failure = inner.failed.take().or_else(|| self.shared.noted_failure());
         let is_failure = failure.is_some();
         if let Some(failure) = failure {
             self.local_error(inner, failure, after);
@@ -282,17 +302,22 @@ impl Qp {
         failure: Failure,
         after: &mut After,
     ) {
-        let can_send = inner.conn.as_ref().is_some_and(|c| c.tx.may_send(self));
+        let can_send = inner
+            .conn
+            .as_ref()
+            .is_some_and(|c| c.tx.may_send(&self.shared.flags));
         let event = QpEvent::LocalError {
             error: failure.error,
             in_completion: failure.in_completion,
             can_send,
         };
         tell_defect(&failure);
-        self.ends_of(Cause::here(failure.error));
-        self.count_all([Counter::of_failure(&failure)]);
-        if self.state().sends() {
-            self.log_failure(&failure);
+        self.shared.flags.ends_of(Cause::here(failure.error));
+        self.shared
+            .counts
+            .count_all([Counter::of_failure(&failure)]);
+        if self.shared.state().sends() {
+            self.shared.id.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
         if failure.denied {
@@ -303,15 +328,15 @@ impl Qp {
     /// Completes what is due. Returns whether the connection may be closed gracefully then: nothing
     /// is to be sent or answered.
     pub(super) fn complete_before_close(self: &Arc<Self>, inner: &Inner) -> bool {
-        if self.complete_due() {
+        if self.shared.complete_due() {
             // Not all who ask this send next.
-            self.notes.leave(QpNote::Again);
+            self.shared.notes.leave(QpNote::Again);
         }
         let busy = inner.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
         !busy
             && inner.ring.is_empty()
-            && self.sq.lock().is_empty()
-            && self.inbound.lock().is_empty()
+            && self.shared.sq.lock().is_empty()
+            && self.shared.inbound.lock().is_empty()
     }
 
     /// As [`Qp::complete_before_close`], and nothing is left to do before the FIN: the peer has
@@ -320,7 +345,7 @@ impl Qp {
     /// must not be flushed. The work item completes it, and looks again.
     fn complete_before_fin(self: &Arc<Self>, inner: &Inner) -> bool {
         self.complete_before_close(inner)
-            && self.sq.lock().outbound.outstanding() == 0
+            && self.shared.sq.lock().outbound.outstanding() == 0
             && !inner.conn.as_ref().is_some_and(|conn| {
                 let stream = &conn.stream;
                 stream.sock.with_lock(|sk| {
@@ -350,19 +375,19 @@ impl Qp {
     ) -> Result {
         let ord = attr.max_rd_atomic.map(u16::from);
         let ird = attr.max_dest_rd_atomic.map(u16::from);
-        self.check_depths(ord, ird)?;
+        self.shared.check_depths(ord, ird)?;
         if let Some(state) = attr.cur_state {
-            if rdmac_state(state) != self.state().in_verbs() {
+            if rdmac_state(state) != self.shared.state().in_verbs() {
                 return Err(EINVAL);
             }
         }
         if let Some(target) = attr.state {
             let to = rdmac_state(target);
             // iWARP does not have this step between INIT and RTS.
-            let is_step =
-                target == IbQpState::Rtr && matches!(self.state(), QpState::Idle | QpState::Rts);
+            let is_step = target == IbQpState::Rtr
+                && matches!(self.shared.state(), QpState::Idle | QpState::Rts);
             if !is_step {
-                if self.state() == QpState::Error {
+                if self.shared.state() == QpState::Error {
                     // What was posted in Error must not be left to the next connection.
                     self.flush_posted(inner, after);
                 }
@@ -377,17 +402,41 @@ impl Qp {
             }
         }
         if let Some(ord) = ord {
-            self.sq.lock().ord = ord.into();
+            self.shared.sq.lock().ord = ord.into();
         }
         if let Some(ird) = ird {
-            self.published.set_ird(ird);
+            self.shared.published.set_ird(ird);
         }
         if let Some(access) = attr.access {
-            self.access.store(access, Relaxed);
+            self.shared.flags.access.store(access, Relaxed);
         }
         Ok(())
     }
 
+    /// Ends the connection and whatever the QP does, for good. What has completed is still sent,
+    /// unless the process has died: its peer must not take that for a graceful end. Returns
+    /// `EBUSY`, and changes nothing, while windows are bound through the QP (V-QP-24).
+    pub(crate) fn destroy(self: &Arc<Self>) -> Result {
+        let id = &self.shared.id;
+        id.binder.end()?;
+        if let Some(poller) = &self.poller {
+            poller.end();
+        }
+        self.table.remove(id.num());
+        self.shared.flags.destroyed.store(true, Relaxed);
+        self.transition(|inner| QpEvent::Destroy {
+            idle: self.complete_before_close(inner) && !Process::current().is_ending(),
+        });
+        self.stop_timers();
+        id.send_cq.forget(&id.handle);
+        id.recv_cq.forget(&id.handle);
+        self.forget_offers();
+        id.pd.leave();
+        Ok(())
+    }
+}
+
+impl Shared {
     /// Checks whether ORD and IRD may be set to these values now.
     fn check_depths(&self, ord: Option<u16>, ird: Option<u16>) -> Result {
         let connected = self.state() != QpState::Idle && self.state() != QpState::Error;
@@ -406,26 +455,12 @@ impl Qp {
         }
         Ok(())
     }
+}
 
-    /// Ends the connection and whatever the QP does, for good. What has completed is still sent,
-    /// unless the process has died: its peer must not take that for a graceful end. Returns
-    /// `EBUSY`, and changes nothing, while windows are bound through the QP (V-QP-24).
-    pub(crate) fn destroy(self: &Arc<Self>) -> Result {
-        self.binder.end()?;
-        if let Some(poller) = &self.poller {
-            poller.end();
-        }
-        self.table.remove(self.num());
-        self.destroyed.store(true, Relaxed);
-        self.transition(|inner| QpEvent::Destroy {
-            idle: self.complete_before_close(inner) && !Process::current().is_ending(),
-        });
-        self.stop_timers();
-        self.send_cq.forget(&self.handle);
-        self.recv_cq.forget(&self.handle);
-        self.forget_offers();
-        self.pd.leave();
-        Ok(())
+/// Logs a failure that only a defect of this driver can cause.
+fn tell_defect(failure: &Failure) {
+    if let Some(what) = failure.detail.filter(|_| failure.is_defect) {
+        pr_warn_once!("BUG: {what}\n");
     }
 }
 

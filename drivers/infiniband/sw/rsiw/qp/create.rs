@@ -6,10 +6,6 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::{
-        Base,
-        CountsOf, //
-    },
     consumer::{
         self,
         Consumer,
@@ -18,9 +14,10 @@ use super::{
         Offers, //
     },
     direct::LocalPeers,
+    identity::QpIdentity,
     inner::Inner,
     polling::Poller,
-    published::Published,
+    shared::Shared,
     sq::{
         kernel::KernelSq,
         records,
@@ -57,7 +54,6 @@ use crate::{
         },
         rdma::{
             attr::{
-                AccessFlags,
                 QpCap,
                 Qpn, //
             },
@@ -82,15 +78,8 @@ use crate::{
         MAX_WR, //
     },
     mr::window::Binder,
-    notes::{
-        Noticeboard,
-        Slot, //
-    },
     pd::Pd,
-    proto::{
-        reads::InboundReads,
-        sends::Sends, //
-    },
+    proto::sends::Sends,
     queue::{
         rq::{
             KernelRq,
@@ -102,16 +91,14 @@ use crate::{
             new_ring, //
         },
     },
-    srq::Srq,
-    watched::Watched, //
+    srq::Srq, //
 };
 use kernel::{
-    new_mutex, new_spinlock, new_spinlock_irq, new_work,
+    new_mutex, new_spinlock, new_work,
     prelude::*,
     sync::{
         atomic::{
             Atomic,
-            AtomicFlag,
             Relaxed, //
         },
         Arc, //
@@ -330,44 +317,28 @@ impl Qp {
         // CAST: at most [`MAX_WR`].
         let mut sends = Sends::new(records(ring.len() as u32, flags)?, KVec::new());
         sends.ord = MAX_READS.into();
+        let id = QpIdentity {
+            num: Atomic::new(Qpn(0)),
+            dev,
+            pd,
+            handle,
+            cap,
+            sig_all,
+            consumer,
+            payer,
+            send_cq,
+            recv_cq,
+            srq,
+            binder,
+        };
         let qp = Arc::pin_init(
             pin_init!(Self {
-                base <- pin_init!(Base {
-                    num: Atomic::new(Qpn(0)),
-                    dev,
-                    pd,
-                    handle,
-                    cap,
-                    consumer,
-                    payer,
-                    send_cq,
-                    recv_cq,
-                    srq,
-                    binder,
-                    access: Atomic::new(AccessFlags::NONE),
-                    published: Published::new(MAX_READS),
-                    ended_by: Atomic::new(0),
-                    heard: Atomic::new(0),
-                    answered: AtomicFlag::new(false),
-                    has_slept: AtomicFlag::new(false),
-                    destroyed: AtomicFlag::new(false),
-                    sq <- Watched::new(new_spinlock_irq!(sends, "rsiw::Qp::sq")),
-                    inbound <- Watched::new(
-                        new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Qp::inbound")
-                    ),
-                    rq <- Watched::new(new_spinlock_irq!(rq, "rsiw::Qp::rq")),
-                    notes: Noticeboard::new(),
-                    failure <- Slot::new(),
-                    remote_end <- Slot::new(),
-                    counts_of <- CountsOf::device(),
-                }),
+                shared <- Shared::new(id, sends, rq),
                 table: table.clone(),
                 peers,
-                sig_all,
                 poller,
                 shown <- new_spinlock!(None, "rsiw::Qp::shown"),
                 inner <- new_mutex!(Inner::new(ring), "rsiw::Qp::inner"),
-                manager <- new_spinlock_irq!(None, "rsiw::Qp::manager"),
                 work <- new_work!("rsiw::Qp::work"),
                 posts <- new_work!("rsiw::Qp::posts"),
                 timer <- Timer::new(),
@@ -376,7 +347,7 @@ impl Qp {
             }),
             flags,
         )?;
-        qp.pd.join();
+        qp.shared.id.pd.join();
         let num = match table.insert(qp.clone(), flags) {
             Ok(num) => num,
             Err(e) => {
@@ -384,7 +355,7 @@ impl Qp {
                 return Err(e);
             }
         };
-        qp.num.store(num, Relaxed);
+        qp.shared.id.num.store(num, Relaxed);
         if let Some(Err(e)) = udata.map(|udata| qp.finish(features, udata)) {
             qp.destroy()?;
             return Err(e);
@@ -397,11 +368,12 @@ impl Qp {
         if let Some(poller) = &self.poller {
             poller.prepare(self.clone())?;
         }
-        let (sq_key, rq_key) = self.consumer.keys();
+        let id = &self.shared.id;
+        let (sq_key, rq_key) = id.consumer.keys();
         let base = CreateQpResp {
-            qp_id: self.num().0,
-            num_sqe: self.cap.max_send_wr,
-            num_rqe: self.cap.max_recv_wr,
+            qp_id: id.num().0,
+            num_sqe: id.cap.max_send_wr,
+            num_rqe: id.cap.max_recv_wr,
             pad: 0,
             sq_key,
             rq_key,
@@ -422,6 +394,6 @@ impl Qp {
     /// Undoes what creation did outside the object itself.
     fn discard(&self) {
         self.forget_offers();
-        self.pd.leave();
+        self.shared.id.pd.leave();
     }
 }

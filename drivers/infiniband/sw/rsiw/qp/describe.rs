@@ -11,6 +11,7 @@
 
 use super::{
     polling::Poller,
+    shared::Shared,
     sq::UnderWay,
     stream::Stream,
     Qp, //
@@ -43,18 +44,19 @@ use kernel::{
 impl Qp {
     /// Writes the details to `to`. Fails as [`Details`] does.
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
-        to.word(c"iwarp_state", self.state().name())?;
-        let under_way = UnderWay::of(self.sq.word());
-        to.hex(c"ended_by", self.ended().0.into())?;
-        let is_empty = !self.consumer.has_posted(self.published.taken());
+        let shared = &self.shared;
+        to.word(c"iwarp_state", shared.state().name())?;
+        let under_way = UnderWay::of(shared.sq.word());
+        to.hex(c"ended_by", shared.flags.ended().0.into())?;
+        let is_empty = !shared.id.consumer.has_posted(shared.published.taken());
         to.flag(c"sq_empty", is_empty)?;
         to.number(c"sends_under_way", under_way.requests)?;
         to.flag(c"sends_stalled", under_way.stalled)?;
         to.number(c"reads_out", under_way.reads)?;
         to.number(c"ord", under_way.ord)?;
-        to.number(c"reads_in", self.inbound.word())?;
-        to.number(c"ird", self.published.ird())?;
-        to.number(c"windows", self.binder.count())?;
+        to.number(c"reads_in", shared.inbound.word())?;
+        to.number(c"ird", shared.published.ird())?;
+        to.number(c"windows", shared.id.binder.count())?;
         to.number(c"poll_us", self.poller.as_deref().map_or(0, Poller::us))?;
         // No reference is taken, as it would keep the socket.
         let Some(conn) = self.shown.lock().as_deref().map(Stream::sight) else {
@@ -63,7 +65,7 @@ impl Qp {
         to.flag(c"crc", conn.crc)?;
         to.flag(c"tls", conn.tls)?;
         to.flag(c"markers", conn.markers)?;
-        to.count(c"batch_bytes", self.published.unsent())?;
+        to.count(c"batch_bytes", shared.published.unsent())?;
         to.flag(c"direct_tx", conn.direct.0)?;
         to.flag(c"direct_rx", conn.direct.1)?;
         if let Some(peer) = conn.peer {
@@ -77,30 +79,32 @@ impl Qp {
 
     /// Sets the connection that is described, or none. Process context.
     pub(super) fn show(&self, shown: Option<Arc<Stream>>) {
-        self.published.set_unsent(0);
+        self.shared.published.set_unsent(0);
         let old = core::mem::replace(&mut *self.shown.lock(), shown);
         // What may be the last reference to a socket is dropped without a lock.
         drop(old);
     }
+}
 
+impl Shared {
     /// Returns the attributes. The core also asks on behalf of others.
     pub(crate) fn query(&self) -> QpQuery {
         QpQuery {
             state: verbs_state(self.state()),
             cap: self.current_cap(),
-            access: self.access.load(Relaxed),
+            access: self.flags.access.load(Relaxed),
             // CAST: at most 128.
             max_rd_atomic: UnderWay::of(self.sq.word()).ord as u8,
             max_dest_rd_atomic: self.published.ird() as u8,
-            sig_all: self.sig_all,
-            mtu: self.dev.netdev().map_or(0, |netdev| netdev.mtu()),
+            sig_all: self.id.sig_all,
+            mtu: self.id.dev.netdev().map_or(0, |netdev| netdev.mtu()),
         }
     }
 
     /// Returns the QP's own [`QpCap`] with the depths at this moment.
     fn current_cap(&self) -> QpCap {
-        let mut cap = self.cap;
-        cap.max_send_wr = self.consumer.send_depth();
+        let mut cap = self.id.cap;
+        cap.max_send_wr = self.id.consumer.send_depth();
         // CAST: at most [`MAX_WR`].
         cap.max_recv_wr = self.rq.word() as u32;
         cap
@@ -147,7 +151,7 @@ impl Stream {
         let peer = self.shown_peer(|other| {
             (
                 (past(&self.sock, &other.sock), past(&other.sock, &self.sock)),
-                other.base().num().0,
+                other.shared().id.num().0,
             )
         });
         let (direct, peer) = match peer {

@@ -15,7 +15,7 @@
 mod peers;
 
 use super::{
-    base::Base,
+    identity::QpIdentity,
     place::CopyToPage,
     rx::Intake,
     source::Source,
@@ -81,13 +81,15 @@ impl Drop for Held<'_> {
             lack = sock.with(|sk| stream.put_back(sk, intake));
         }
         self.sock = None;
-        let base = stream.base();
-        base.answered.store(true, Relaxed);
+        let shared = stream.shared();
+        shared.flags.answered.store(true, Relaxed);
         // With [`Lack::Turn`] the sender comes back by itself.
         if lack != Lack::Turn {
             stream.note_lack(lack);
         }
-        stream.parent.ring_if_noted(base);
+        if shared.is_noted() {
+            stream.qp.urge();
+        }
     }
 }
 
@@ -102,8 +104,8 @@ impl<'a> Direct<'a> {
         })
     }
 
-    pub(super) fn peer(&self) -> &'a Base {
-        self.end.base()
+    pub(super) fn peer(&self) -> &'a QpIdentity {
+        &self.end.shared().id
     }
 
     pub(super) fn len(&self) -> usize {
@@ -176,7 +178,7 @@ impl<'a> Direct<'a> {
         let sock = end.sock.hold(|| marked = Some(end.mark_awaited()));
         if let Some(marked) = marked {
             // The other end's work item gets the socket when the process has given it back.
-            end.parent.note(QpNote::Socket);
+            end.qp.note(QpNote::Socket);
             return Err(marked.into());
         }
         let Some(mut sock) = sock else {
@@ -199,7 +201,7 @@ impl<'a> Direct<'a> {
             // The stream has ended.
             return Ok(false);
         };
-        let budget = intake.base.dev.tuning.softirq_budget();
+        let budget = intake.shared.id.dev.tuning.softirq_budget();
         intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
         self.held = Some(Held {
             end,

@@ -7,11 +7,11 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::Manager,
     inner::{
         Conn,
         Inner, //
     },
+    manager::Manager,
     tx::CLOSE_TIMEOUT_MS,
     Qp, //
 };
@@ -71,11 +71,12 @@ pub(super) struct Notify {
 
 impl Notify {
     pub(super) fn run(self, qp: &Qp) {
+        let id = &qp.shared.id;
         if self.send {
-            qp.send_cq.notify();
+            id.send_cq.notify();
         }
         if self.recv {
-            qp.recv_cq.notify();
+            id.recv_cq.notify();
         }
     }
 }
@@ -115,14 +116,14 @@ impl After {
     fn deliver(self, qp: &Arc<Qp>) {
         self.notify.run(qp);
         if let Some(event) = self.event {
-            qp.handle.event(match event {
+            qp.shared.id.handle.event(match event {
                 Async::Fatal => AsyncEvent::Fatal,
                 Async::Request => AsyncEvent::RequestError,
                 Async::Access => AsyncEvent::AccessError,
             });
         }
         if self.last_wqe {
-            qp.handle.event(AsyncEvent::LastWqeReached);
+            qp.shared.id.handle.event(AsyncEvent::LastWqeReached);
         }
         if let Some(manager) = self.disconnect {
             manager.peer_closing();
@@ -146,17 +147,17 @@ impl Qp {
         failure: Option<Failure>,
         after: &mut After,
     ) -> Result {
-        let before = self.state();
+        let before = self.shared.state();
         let (state, effects) = state::next(before, event).map_err(|_| EINVAL)?;
         if let Some(cause) = Cause::of_event(&event).filter(|_| state != before) {
-            self.ends_of(cause);
+            self.shared.flags.ends_of(cause);
         }
-        self.trace_state(&event, before, state);
+        self.shared.id.trace_state(&event, before, state);
         if matches!(event, QpEvent::Lost | QpEvent::PeerReset) && inner.conn.is_some() {
-            self.count(Counter::ConnLost);
+            self.shared.counts.count(Counter::ConnLost);
         }
         if state == QpState::Error && before == QpState::Idle {
-            after.abort_setup = self.take_manager();
+            after.abort_setup = self.shared.set_aside.take();
         }
         // A disconnect after the close does not mean that the QP is to be used again.
         let disconnects = matches!(
@@ -169,12 +170,12 @@ impl Qp {
         inner.was_closed = effects.close || (inner.was_closed && disconnects);
         if before.post_recv() == Post::Flush && state.post_recv() != Post::Flush {
             // What was posted until now must not be left to the next connection (V-ST-37).
-            self.flush_rq(&mut after.notify.recv);
+            self.shared.flush_rq(&mut after.notify.recv);
         }
         if before == QpState::Error && state != before {
             self.stop_looking(inner);
         }
-        self.set_state(state);
+        self.shared.set_state(state);
         self.perform(inner, &effects, failure, after);
         Ok(())
     }
@@ -197,7 +198,10 @@ impl Qp {
         };
         if let Some(conn) = &mut inner.conn {
             // A responder that has received nothing sends nothing, no Terminate either (T-24).
-            if let Some(error) = effects.terminate.filter(|_| conn.tx.may_send(self)) {
+            if let Some(error) = effects
+                .terminate
+                .filter(|_| conn.tx.may_send(&self.shared.flags))
+            {
                 conn.tx
                     .set_terminate(&failure.unwrap_or_else(|| error.into()));
             }
@@ -231,27 +235,27 @@ impl Qp {
             });
         }
         if effects.flush_sq {
-            after.notify.send |= self.flush_sq(&mut inner.ring);
+            after.notify.send |= self.shared.flush_sq(&mut inner.ring);
         }
-        after.notify.recv |= recv.is_some_and(|recv| self.flush_recv(recv.id));
+        after.notify.recv |= recv.is_some_and(|recv| self.shared.flush_recv(recv.id));
         if effects.flush_rq {
-            self.flush_rq(&mut after.notify.recv);
+            self.shared.flush_rq(&mut after.notify.recv);
             self.look_again(inner, Relook::FIRST);
             after.last_wqe |= self.tell_last_wqe(inner);
         }
         if effects.renew {
-            self.sq.lock().renew();
+            self.shared.sq.lock().renew();
         }
         if effects.event.is_some() {
             after.event = effects.event;
         }
         if effects.disconnect {
-            after.disconnect = self.manager.lock().clone();
+            after.disconnect = self.shared.set_aside.manager();
         }
         if effects.close {
             // Taken out together with the change of state: whoever changes the state next must not
             // find a manager that is still to be told of this, and tell it something else.
-            after.close = self.take_manager().map(|manager| (end, manager));
+            after.close = self.shared.set_aside.take().map(|manager| (end, manager));
         }
     }
 
@@ -262,11 +266,14 @@ impl Qp {
     /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
     /// waits for an event each time that it drains the QP.
     fn tell_last_wqe(&self, inner: &mut Inner) -> bool {
-        if self.state() != QpState::Error || self.srq.is_none() || self.destroyed.load(Relaxed) {
+        if self.shared.state() != QpState::Error
+            || self.shared.id.srq.is_none()
+            || self.shared.flags.destroyed.load(Relaxed)
+        {
             return false;
         }
         let is_told = core::mem::replace(&mut inner.last_wqe_told, true);
-        !is_told || self.is_of_kernel()
+        !is_told || self.shared.id.is_of_kernel()
     }
 
     /// Takes the connection apart. Returns the receive of a message that was not complete.
@@ -280,15 +287,17 @@ impl Qp {
 
     /// Completes what was posted in a state in which nothing is sent or received (T-34).
     pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
-        match self.state().post_send(inner.was_closed) {
+        match self.shared.state().post_send(inner.was_closed) {
             Post::Queue => {}
-            Post::Flush => after.notify.send |= self.flush_sq(&mut inner.ring),
+            Post::Flush => after.notify.send |= self.shared.flush_sq(&mut inner.ring),
             Post::TooLate if inner.ring.is_empty() => {}
             Post::TooLate => {
                 let _ = self.apply(inner, QpEvent::PostedTooLate, None, after);
             }
         }
-        if self.state().post_recv() == Post::Flush && self.flush_rq(&mut after.notify.recv) {
+        if self.shared.state().post_recv() == Post::Flush
+            && self.shared.flush_rq(&mut after.notify.recv)
+        {
             self.look_again(inner, Relook::FIRST);
         }
     }
@@ -296,8 +305,9 @@ impl Qp {
     /// Has the receives of a QP in Error be looked at later, if the process does not tell of those
     /// that it posts until then. In Closing this is not needed: it ends soon, with a flush.
     pub(super) fn look_again(self: &Arc<Self>, inner: &mut Inner, when: Relook) {
-        let is_over = self.state() != QpState::Error || self.destroyed.load(Relaxed);
-        if is_over || !self.posts_recvs_silently() {
+        let is_over =
+            self.shared.state() != QpState::Error || self.shared.flags.destroyed.load(Relaxed);
+        if is_over || !self.shared.posts_recvs_silently() {
             return;
         }
         inner.relook = when;

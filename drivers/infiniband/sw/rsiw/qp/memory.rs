@@ -18,10 +18,7 @@
 //! Context: softirq or process, with the socket's lock or the QP's mutex held.
 #![forbid(unsafe_code)]
 
-use super::base::{
-    remote,
-    Base, //
-};
+use super::identity::QpIdentity;
 use crate::{
     ffi::mm::page::Word,
     mr::{
@@ -51,7 +48,30 @@ use kernel::{
 /// The right that a window needs to be the sink of a Read of ours.
 pub(super) const SINK: Access = Access::REMOTE_WRITE;
 
-impl Base {
+/// Returns how the peer is told of a refused RDMA Write (RFC 5041 section 7.2). There is no code
+/// for missing rights; RDMAC's verbs use that of a foreign STag.
+pub(super) fn tagged(error: MrError) -> TermError {
+    match error {
+        MrError::Invalid | MrError::Bound => TermError::TaggedStag,
+        MrError::Pd | MrError::Access => TermError::TaggedNotAssociated,
+        MrError::Bounds => TermError::TaggedBounds,
+        MrError::Wrap => TermError::TaggedWrap,
+    }
+}
+
+/// Returns how the peer is told of a refused Read source or invalidation (RFC 5040 section 4.8).
+pub(super) fn remote(error: MrError) -> TermError {
+    match error {
+        MrError::Invalid => TermError::RemoteStag,
+        MrError::Pd => TermError::RemoteNotAssociated,
+        MrError::Access => TermError::RemoteAccess,
+        MrError::Bounds => TermError::RemoteBounds,
+        MrError::Wrap => TermError::RemoteWrap,
+        MrError::Bound => TermError::RemoteCannotInvalidate,
+    }
+}
+
+impl QpIdentity {
     /// Checks an access to memory on behalf of this QP, and keeps the memory open.
     pub(super) fn access(
         &self,
@@ -64,7 +84,7 @@ impl Base {
         self.find(stag, self.pd.id(), (want, of_window), addr, len)
     }
 
-    /// As [`Base::access`] for the sink of a Read of ours, which may be a window that the peer may
+    /// As [`QpIdentity::access`] for the sink of a Read of ours, which may be a window that the peer may
     /// write to (V-ACC-13).
     pub(super) fn access_sink(
         &self,
@@ -105,11 +125,14 @@ impl Base {
         result.map(|()| mr)
     }
 
-    /// Invalidates an STag for the peer (T-7, T-21), which needs a right to it. A region of a
+    /// Invalidates an STag for the peer (T-7, T-21), which needs one of `rights`. A region of a
     /// process must be one that only this stream can reach. Kernel consumers have several streams
     /// in a domain, but name the region of a request only to the peer of that request.
-    pub(super) fn invalidate_remotely(&self, stag: Stag) -> Result<Arc<Mr>, TermError> {
-        let rights = self.rights();
+    pub(super) fn invalidate_remotely(
+        &self,
+        stag: Stag,
+        rights: Access,
+    ) -> Result<Arc<Mr>, TermError> {
         if !rights.is_remote() {
             return Err(TermError::RemoteAccess);
         }
@@ -175,7 +198,7 @@ impl CachedRegion {
     #[inline(always)]
     pub(super) fn open(
         &mut self,
-        qp: &Base,
+        id: &QpIdentity,
         purpose: Purpose,
         stag: Stag,
         addr: u64,
@@ -183,8 +206,8 @@ impl CachedRegion {
     ) -> Result<&mut MrAccess<Arc<Mr>>, MrError> {
         let want = purpose.wants();
         let pd = match purpose {
-            Purpose::Receive => qp.recv_pd(),
-            _ => qp.pd.id(),
+            Purpose::Receive => id.recv_pd(),
+            _ => id.pd.id(),
         };
         let cached = self.0.as_mut().filter(|(known, before, access)| {
             *known == stag && *before == purpose && !access.is_windowed()
@@ -193,7 +216,7 @@ impl CachedRegion {
             Some((_, _, access)) => access.move_to(stag, pd, want, addr, len)?,
             None => {
                 let want = (want, purpose.wants_of_window());
-                self.0 = Some((stag, purpose, qp.find(stag, pd, want, addr, len)?));
+                self.0 = Some((stag, purpose, id.find(stag, pd, want, addr, len)?));
             }
         }
         let (_, _, access) = self.0.as_mut().ok_or(MrError::Invalid)?;
@@ -204,14 +227,14 @@ impl CachedRegion {
     #[inline(always)]
     pub(super) fn open_traced(
         &mut self,
-        qp: &Base,
+        id: &QpIdentity,
         purpose: Purpose,
         stag: Stag,
         addr: u64,
         len: u32,
     ) -> Result<&mut MrAccess<Arc<Mr>>, MrError> {
-        let opened = self.open(qp, purpose, stag, addr, len);
-        opened.inspect_err(|why| qp.trace_refused(purpose.wants(), *why, (stag, addr), len))
+        let opened = self.open(id, purpose, stag, addr, len);
+        opened.inspect_err(|why| id.trace_refused(purpose.wants(), *why, (stag, addr), len))
     }
 
     /// Returns what was opened last.
@@ -235,7 +258,7 @@ fn word(access: &MrAccess<Arc<Mr>>) -> Result<Word<'_>, TermError> {
     Word::new(slice).ok_or(TermError::CatastrophicStream)
 }
 
-impl Base {
+impl QpIdentity {
     fn open_word(&self, request: &AtomicRequest) -> Result<MrAccess<Arc<Mr>>, TermError> {
         let (want, stag, to) = (Access::REMOTE_ATOMIC, request.stag, request.to.0);
         let access = self.access(stag, want, to, WORD_LEN);
@@ -252,7 +275,7 @@ impl Base {
     }
 
     /// Carries out an Atomic Operation of the peer and returns the original value. Fails as
-    /// [`Base::check_word`]; then nothing has changed.
+    /// [`QpIdentity::check_word`]; then nothing has changed.
     pub(super) fn change_word(&self, request: &AtomicRequest) -> Result<u64, TermError> {
         let access = self.open_word(request)?;
         let original = word(&access)?.change(|original| request.operation.apply(original));

@@ -6,11 +6,9 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::{
-        tagged,
-        Base, //
-    },
+    identity::QpIdentity,
     memory::{
+        tagged,
         CachedRegion,
         Purpose, //
     },
@@ -155,7 +153,7 @@ fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<RegionRange
 /// the peer is told if it may not write there, or if the memory is not there.
 #[inline(always)]
 pub(super) fn place<C: CopyToPage>(
-    base: &Base,
+    id: &QpIdentity,
     cached: &mut CachedRegion,
     sgl: &SgList,
     target: Target,
@@ -167,11 +165,11 @@ pub(super) fn place<C: CopyToPage>(
     match (range, target) {
         (Some(range), _) if range.len == payload.len => {
             let RegionRange { purpose, stag, .. } = range;
-            let access = cached.open_traced(base, purpose, stag, range.addr, range.len);
+            let access = cached.open_traced(id, purpose, stag, range.addr, range.len);
             fill(access.map_err(tagged)?, payload, 0, budget).map_err(fault)
         }
         (_, Target::Receive(offset)) => {
-            place_apart(base, sgl, offset, payload, budget).map_err(fault)
+            place_apart(id, sgl, offset, payload, budget).map_err(fault)
         }
         _ => Err(TermError::LocalCatastrophic),
     }
@@ -185,7 +183,7 @@ pub(super) fn place<C: CopyToPage>(
 /// `EFAULT` if the memory is not there, `EACCES` if it is not to be written.
 #[inline]
 pub(super) fn place_train<C: Chunk + CopyToPage>(
-    base: &Base,
+    id: &QpIdentity,
     cached: &mut CachedRegion,
     sgl: &SgList,
     target: Target,
@@ -194,7 +192,7 @@ pub(super) fn place_train<C: Chunk + CopyToPage>(
     let Some(range) = range_of(target, sgl, train.limit())? else {
         return Ok(());
     };
-    let Ok(access) = cached.open(base, range.purpose, range.stag, range.addr, 1) else {
+    let Ok(access) = cached.open(id, range.purpose, range.stag, range.addr, 1) else {
         return Ok(());
     };
     access.extend(range.len);
@@ -203,7 +201,7 @@ pub(super) fn place_train<C: Chunk + CopyToPage>(
     let mut slices = access.slices(0, access.len()).map_err(|_| EINVAL)?;
     let mut room = PageSlice::EMPTY;
     while let Some(mut at) = train.take() {
-        base.trace_train(|| train.front());
+        id.trace_train(|| train.front());
         let mut missing = train.payload_len();
         while missing > room.len() {
             let len = room.len();
@@ -230,7 +228,7 @@ fn place_of(piece: &Piece) -> Result<(Stag, u64)> {
 /// As [`place`], for payload that lies in several elements of a receive.
 #[inline(never)]
 fn place_apart<C: CopyToPage>(
-    qp: &Base,
+    id: &QpIdentity,
     sgl: &SgList,
     offset: u32,
     payload: &Payload<'_, C>,
@@ -238,10 +236,10 @@ fn place_apart<C: CopyToPage>(
 ) -> Result {
     let open = |piece: Piece| {
         let (stag, addr) = place_of(&piece)?;
-        let (stags, want) = (&qp.dev.stags, Access::LOCAL_WRITE);
-        let access = stags.access(stag, qp.recv_pd(), want, addr, piece.len);
+        let (stags, want) = (&id.dev.stags, Access::LOCAL_WRITE);
+        let access = stags.access(stag, id.recv_pd(), want, addr, piece.len);
         let access =
-            access.inspect_err(|why| qp.trace_refused(want, *why, (stag, addr), piece.len));
+            access.inspect_err(|why| id.trace_refused(want, *why, (stag, addr), piece.len));
         access.map_err(|_| EACCES)
     };
     let pieces = sgl.pieces(offset, payload.len);

@@ -44,31 +44,26 @@ impl Qp {
         self.queue(actor);
     }
 
-    /// Returns whether the consumer may have waited for an answer of the peer and got it since the
-    /// last call. It has not if a Read is under way, or was answered without a completion.
-    #[inline(always)]
-    fn take_answered(&self) -> bool {
-        let answered = self.answered.load(Relaxed);
-        self.answered.store(false, Relaxed);
-        answered && {
-            let mut sq = self.sq.lock();
-            !core::mem::take(&mut sq.silent) && sq.outbound.outstanding() == 0
-        }
-    }
-
     /// Returns who sends what a process has just posted.
     #[inline(always)]
     fn who_sends(&self, inner: &mut Inner) -> Actor {
         // Where the queue is polled, the thread that polls sees what is posted next.
-        let answered = self.take_answered() || self.active_poller().is_some();
+        let answered = self.shared.take_answered() || self.active_poller().is_some();
         let doorbells = &mut inner.doorbells;
-        doorbells.ring(inner.ring.taken(), self.send_cq.notified(), answered);
+        doorbells.ring(
+            inner.ring.taken(),
+            self.shared.id.send_cq.notified(),
+            answered,
+        );
         let reason = Reason::Doorbell {
             row: doorbells.is_row(),
             gathers: doorbells.is_worth_it() && !inner.ring.has_behind(WORTH.wrapping_sub(1)),
         };
-        self.has_slept.store(doorbells.has_slept(), Relaxed);
-        let actor = self.who(reason);
+        self.shared
+            .flags
+            .has_slept
+            .store(doorbells.has_slept(), Relaxed);
+        let actor = self.shared.who(reason);
         if actor == Actor::Later {
             doorbells.gather();
         }
@@ -78,17 +73,17 @@ impl Qp {
     /// Sends on behalf of a process that rang the doorbell, or lets a work item do so. Returns
     /// `EINVAL` for the QP of a consumer in the kernel.
     pub(crate) fn doorbell(self: &Arc<Self>) -> Result {
-        if self.is_of_kernel() {
+        if self.shared.id.is_of_kernel() {
             return Err(EINVAL);
         }
         let mut inner = match self.inner.try_lock() {
             Some(inner) => inner,
             // What becomes of the request is known only under the mutex.
-            None if !self.state().sends() => self.inner.lock(),
+            None if !self.shared.state().sends() => self.inner.lock(),
             // Whoever has the mutex may have looked at the ring already, so somebody looks again.
             None => {
-                let actor = self.who(Reason::Left);
-                self.trace_doorbell(actor);
+                let actor = self.shared.who(Reason::Left);
+                self.shared.id.trace_doorbell(actor);
                 self.hand_over(actor);
                 if let Some(poller) = &self.poller {
                     poller.begin();
@@ -97,9 +92,9 @@ impl Qp {
             }
         };
         let mut after = After::default();
-        if self.state().post_send(inner.was_closed) == Post::Queue {
+        if self.shared.state().post_send(inner.was_closed) == Post::Queue {
             let actor = self.who_sends(&mut inner);
-            self.trace_doorbell(actor);
+            self.shared.id.trace_doorbell(actor);
             if actor != Actor::Caller {
                 drop(inner);
                 self.hand_over(actor);
@@ -119,7 +114,7 @@ impl Qp {
     /// [`KernelSq::post`](super::sq::kernel::KernelSq::post). The calling thread sends them if it
     /// holds no spin lock and gets the mutex at once. Otherwise the work item sends or flushes them.
     pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
-        let Some(kernel) = self.consumer.kernel() else {
+        let Some(kernel) = self.shared.id.consumer.kernel() else {
             let _ = chain.next();
             return Err(EINVAL);
         };
@@ -127,7 +122,7 @@ impl Qp {
         let may_wait = task::may_sleep();
         let may_send = (may_wait || task::is_preemptible()) && !task::is_low_priority();
         match may_send {
-            true => self.queue(self.payer.pays(|| self.send_posted(may_wait))),
+            true => self.queue(self.shared.id.payer.pays(|| self.send_posted(may_wait))),
             // The consumer may have disabled interrupts, or have locks that its handlers take.
             false => self.urge(),
         }
@@ -144,15 +139,15 @@ impl Qp {
             // Somebody looks again, as for a process.
             return Actor::Urgent;
         };
-        let state = self.state();
+        let state = self.shared.state();
         let is_sent = state.sends() && state.post_send(inner.was_closed) == Post::Queue;
         // A Terminate and the FIN are the work item's.
         if !is_sent || inner.failed.is_some() {
             return Actor::Urgent;
         }
-        let actor = self.who(Reason::KernelPost {
+        let actor = self.shared.who(Reason::KernelPost {
             // Otherwise the peer has answered, and acknowledged, all that was posted before.
-            one_of_many: !may_wait && (!self.take_answered() || inner.is_behind()),
+            one_of_many: !may_wait && (!self.shared.take_answered() || inner.is_behind()),
         });
         if actor == Actor::Caller {
             self.send_only(&mut inner, may_wait);
@@ -163,7 +158,7 @@ impl Qp {
     /// Posts the receives of a kernel consumer, up to the first bad one. Fails as
     /// [`Rq::post`](crate::queue::rq::Rq::post).
     pub(crate) fn post_recv(self: &Arc<Self>, chain: &mut RecvChain<'_>) -> Result {
-        let result = match &mut *self.rq.lock() {
+        let result = match &mut *self.shared.rq.lock() {
             Some(rq) => rq.post(chain),
             // Receives go to the shared queue (V-SRQ-8).
             None => {
@@ -173,7 +168,7 @@ impl Qp {
         };
         // Whoever flushes the queue changed the state before: either that flush sees these
         // receives, or the new state is seen here.
-        if self.state().post_recv() == Post::Flush {
+        if self.shared.state().post_recv() == Post::Flush {
             // They are flushed behind what was posted before.
             self.urge();
         }

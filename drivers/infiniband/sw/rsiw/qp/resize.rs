@@ -68,25 +68,26 @@ impl Qp {
     /// data than before, and for a receive queue where there is a shared one (V-QP-22). `ENOMEM`.
     /// `EOPNOTSUPP` for the QP of a process.
     pub(crate) fn resize(&self, cap: &QpCap) -> Result {
-        let kernel = self.consumer.kernel().ok_or(EOPNOTSUPP)?;
+        let id = &self.shared.id;
+        let kernel = id.consumer.kernel().ok_or(EOPNOTSUPP)?;
         let posted = &kernel.posted;
-        let more = cap.max_send_sge > self.cap.max_send_sge
-            || cap.max_recv_sge > self.cap.max_recv_sge
-            || cap.max_inline_data > self.cap.max_inline_data;
-        let shared = self.srq.is_some() && cap.max_recv_wr != 0;
+        let more = cap.max_send_sge > id.cap.max_send_sge
+            || cap.max_recv_sge > id.cap.max_recv_sge
+            || cap.max_inline_data > id.cap.max_inline_data;
+        let shared = id.srq.is_some() && cap.max_recv_wr != 0;
         if more || shared || cap.max_send_wr > MAX_WR || cap.max_recv_wr > MAX_WR {
             return Err(EINVAL);
         }
         let mut new_sq = posted.another(cap.max_send_wr)?;
-        let mut new_rq = match self.srq {
+        let mut new_rq = match id.srq {
             Some(_) => None,
-            None => Some(KernelRq::new(cap.max_recv_wr, self.cap.max_recv_sge)?),
+            None => Some(KernelRq::new(cap.max_recv_wr, id.cap.max_recv_sge)?),
         };
         // Room for as many requests under way and completions is made first, and never taken back.
         let grown = self.make_room(new_sq.depth(), memory_for(false))?;
         kernel.spare.extend(new_sq.spare())?;
         // This lock comes before that of `posted`.
-        let mut rq = self.rq.lock();
+        let mut rq = self.shared.rq.lock();
         let result = posted.replace(&mut new_sq, || match (&mut *rq, &mut new_rq) {
             (Some(rq), Some(new)) => rq.replace(new),
             _ => Ok(()),
@@ -108,7 +109,7 @@ impl Qp {
     /// there is a shared one (V-QP-22), if the process has no room for the answer, or if it moves to
     /// rings that were not made. `ENOMEM`, `EFAULT`. `EOPNOTSUPP` for the QP of any other consumer.
     pub(crate) fn resize_rings(&self, udata: &mut Udata<'_>) -> Result {
-        let rings = self.consumer.rings().ok_or(EOPNOTSUPP)?;
+        let rings = self.shared.id.consumer.rings().ok_or(EOPNOTSUPP)?;
         let asked: ResizeQpReq = udata.read_from(ResizeQpReq::SHORTEST)?;
         let step = asked.step()?;
         let mut offered = rings.offered.lock();
@@ -129,13 +130,14 @@ impl Qp {
 
     /// Makes the rings that a process asks for, and tells it how to map them.
     fn make_rings(&self, asked: &ResizeQpReq, udata: &mut Udata<'_>) -> Result<NewRings> {
-        let shared = self.srq.is_some() && asked.num_rqe != 0;
+        let id = &self.shared.id;
+        let shared = id.srq.is_some() && asked.num_rqe != 0;
         if shared || asked.num_sqe > MAX_WR || asked.num_rqe > MAX_WR {
             return Err(EINVAL);
         }
-        let loaded = self.dev.queues().loaded();
+        let loaded = id.dev.queues().loaded();
         let (sq, send) = new_ring::<own::Sqe>(asked.num_sqe, udata, loaded)?;
-        let (rq, word, recv) = match self.srq {
+        let (rq, word, recv) = match id.srq {
             Some(_) => (None, None, None),
             None => {
                 let tells = self.with_own_rq(|queue| queue.is_told_of_posts())?;
@@ -184,7 +186,7 @@ impl Qp {
             self.with_own_rq(|queue| queue.tell_by(word))?;
         }
         queue.go_on_in(&mut sends);
-        let rings = self.consumer.rings().ok_or(EOPNOTSUPP)?;
+        let rings = self.shared.id.consumer.rings().ok_or(EOPNOTSUPP)?;
         let seen = core::mem::replace(&mut *rings.posted.lock(), view);
         drop(inner);
         Ok((sends, recvs, seen))
@@ -192,7 +194,7 @@ impl Qp {
 
     /// Calls `act` with the receive queue of a process with own rings.
     fn with_own_rq<R>(&self, act: impl FnOnce(&mut UserRq<own::Rqe>) -> R) -> Result<R> {
-        match &mut *self.rq.lock() {
+        match &mut *self.shared.rq.lock() {
             Some(rq) => Ok(act(rq.own()?)),
             None => Err(EOPNOTSUPP),
         }
@@ -204,11 +206,11 @@ impl Qp {
         let larger = records(depth, flags)?;
         // Whoever has the mutex is alone in growing, and in beginning requests.
         let _inner = self.inner.lock();
-        if let Some(unused) = self.sq.lock().grow(larger) {
+        if let Some(unused) = self.shared.sq.lock().grow(larger) {
             return Ok(unused);
         }
         loop {
-            let moved = self.sq.lock().move_some(AT_A_TIME);
+            let moved = self.shared.sq.lock().move_some(AT_A_TIME);
             if let Some(old) = moved {
                 return Ok(old);
             }

@@ -6,17 +6,20 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::{
+    identity::QpIdentity,
+    memory::{
         remote,
-        Base,
-        Parent,
-        RemoteEnd, //
+        CachedRegion, //
     },
-    memory::CachedRegion,
     place::{
         place,
         place_train,
         CopyToPage, //
+    },
+    shared::{
+        RemoteEnd,
+        Shared,
+        Wakes, //
     },
 };
 use crate::{
@@ -123,18 +126,18 @@ pub(super) struct Intake<'a> {
     /// The region that was placed into last, which is open until this ends.
     cached: CachedRegion,
     pub(super) part: KBox<Receiving>,
-    pub(super) base: &'a Base,
-    parent: &'a Arc<dyn Parent>,
+    pub(super) shared: &'a Shared,
+    wakes: &'a Arc<dyn Wakes>,
 }
 
 impl<'a> Intake<'a> {
     #[inline]
-    pub(super) fn new(parent: &'a Arc<dyn Parent>, part: KBox<Receiving>) -> Self {
+    pub(super) fn new(wakes: &'a Arc<dyn Wakes>, part: KBox<Receiving>) -> Self {
         Self {
             cached: CachedRegion::NONE,
             part,
-            base: parent.base(),
-            parent,
+            shared: wakes.shared(),
+            wakes,
         }
     }
 
@@ -152,8 +155,8 @@ impl<'a> Intake<'a> {
     ) -> R {
         let part = &mut *self.part;
         let mut env = Surroundings {
-            qp: self.base,
-            parent: self.parent,
+            qp: self.shared,
+            wakes: self.wakes,
             sgl: &mut part.sgl,
             invalidated: &mut part.invalidated,
             cached: &mut self.cached,
@@ -196,8 +199,8 @@ impl Chunk for SkbChunk<'_> {
 }
 
 pub(super) struct Surroundings<'a> {
-    qp: &'a Base,
-    parent: &'a Arc<dyn Parent>,
+    qp: &'a Shared,
+    wakes: &'a Arc<dyn Wakes>,
     sgl: &'a mut SgList,
     invalidated: &'a mut Option<Arc<Mr>>,
     cached: &'a mut CachedRegion,
@@ -205,15 +208,15 @@ pub(super) struct Surroundings<'a> {
 
 impl Limits for Surroundings<'_> {
     fn may_read(&self) -> bool {
-        self.qp.rights().contains(Access::REMOTE_READ)
+        self.qp.flags.rights().contains(Access::REMOTE_READ)
     }
 
     fn may_write(&self) -> bool {
-        self.qp.rights().contains(Access::REMOTE_WRITE)
+        self.qp.flags.rights().contains(Access::REMOTE_WRITE)
     }
 
     fn may_atomic(&self) -> bool {
-        self.qp.may_atomic()
+        self.qp.flags.may_atomic()
     }
 
     fn has_read_room(&self) -> bool {
@@ -221,7 +224,7 @@ impl Limits for Surroundings<'_> {
     }
 
     fn may_take_immediate(&self) -> bool {
-        self.qp.consumer.takes_immediate()
+        self.qp.id.consumer.takes_immediate()
     }
 }
 
@@ -234,19 +237,19 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
 
     #[inline]
     fn fpdu_received(&mut self) {
-        if self.qp.fpdu_received() {
+        if self.qp.flags.fpdu_received() {
             // Requests may have waited for this from the start.
-            self.parent.urge();
+            self.wakes.urge();
         }
     }
 
     fn first_segment(&mut self) {
-        self.parent.clone().first_segment();
+        self.qp.first_segment();
     }
 
     #[inline(always)]
     fn ulpdu_received(&self, head: &[u8], len: u16) {
-        self.qp.trace_ulpdu(head, len);
+        self.qp.id.trace_ulpdu(head, len);
     }
 
     fn data_in_closing(&mut self) {
@@ -268,14 +271,14 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
         payload: &Payload<'_, C>,
         budget: &mut Budget,
     ) -> Result<(), TermError> {
-        place(self.qp, self.cached, self.sgl, target, payload, budget)
+        place(&self.qp.id, self.cached, self.sgl, target, payload, budget)
     }
 
     fn place_train(&mut self, target: Target, train: &mut Train<'_, C>) -> Result<(), Unplaced>
     where
         C: Chunk,
     {
-        place_train(self.qp, self.cached, self.sgl, target, train).map_err(|_| Unplaced)
+        place_train(&self.qp.id, self.cached, self.sgl, target, train).map_err(|_| Unplaced)
     }
 
     #[inline(always)]
@@ -292,7 +295,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
             bytes: received.len,
             cause: Cause::NONE,
             extra: received.extra,
-            qp: self.qp.num(),
+            qp: self.qp.id.num(),
             solicited: received.solicited,
         })
     }
@@ -304,13 +307,17 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
 
     fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
         self.cached.close();
-        *self.invalidated = Some(self.qp.invalidate_remotely(stag)?);
+        *self.invalidated = Some(
+            self.qp
+                .id
+                .invalidate_remotely(stag, self.qp.flags.rights())?,
+        );
         Ok(())
     }
 
     fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
         self.cached.close();
-        let mr = self.qp.invalidate_locally(stag);
+        let mr = self.qp.id.invalidate_locally(stag);
         *self.invalidated = Some(mr.map_err(|()| Unplaced)?);
         Ok(())
     }
@@ -334,7 +341,7 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
         } else {
             return;
         };
-        self.parent.clone().let_act(actor);
+        self.wakes.clone().wake(actor);
     }
 
     fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
@@ -344,17 +351,17 @@ impl<C: CopyToPage> Env<C> for Surroundings<'_> {
 
     fn request_received(&mut self, request: Inbound) -> Result<(), TermError> {
         match &request {
-            Inbound::Read(InboundRead { request, .. }) => self.qp.check_source(request)?,
-            Inbound::Atomic(_, request) => self.qp.check_word(request)?,
+            Inbound::Read(InboundRead { request, .. }) => self.qp.id.check_source(request)?,
+            Inbound::Atomic(_, request) => self.qp.id.check_word(request)?,
         }
         self.qp.inbound.lock().push(request)?;
         // Those that come before the work item runs are answered with it.
-        self.parent.urge();
+        self.wakes.urge();
         Ok(())
     }
 }
 
-impl Base {
+impl QpIdentity {
     /// Checks that the peer may read what it asks for, or returns how it is told that it may not.
     fn check_source(&self, request: &ReadRequest) -> Result<(), TermError> {
         if request.len == 0 {

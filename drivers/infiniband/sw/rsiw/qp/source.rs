@@ -6,11 +6,9 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::{
-        remote,
-        Base, //
-    },
+    identity::QpIdentity,
     memory::{
+        remote,
         CachedRegion,
         Purpose, //
     },
@@ -77,7 +75,7 @@ impl Source {
     }
 
     /// Opens the memory of the request for reading, or returns why it may not be read.
-    pub(super) fn open_request(&mut self, qp: &Base) -> Result<(), OpenError> {
+    pub(super) fn open_request(&mut self, id: &QpIdentity) -> Result<(), OpenError> {
         self.is_response = false;
         if self.is_inline {
             return Ok(());
@@ -89,7 +87,7 @@ impl Source {
         for (slot, sge) in self.accesses.iter_mut().zip(sges) {
             if sge.length > 0 {
                 let (stag, addr) = (Stag(sge.lkey), sge.laddr);
-                let opened = slot.open(qp, Purpose::Request, stag, addr, sge.length);
+                let opened = slot.open(id, Purpose::Request, stag, addr, sge.length);
                 opened.map_err(|_| OpenError::Fault(Fault::LocalProtection))?;
             }
         }
@@ -99,14 +97,14 @@ impl Source {
     /// Opens what the peer wants to read, or returns how the peer is told that it may not.
     pub(super) fn open_source(
         &mut self,
-        qp: &Base,
+        id: &QpIdentity,
         request: &ReadRequest,
     ) -> Result<(), TermError> {
         self.is_response = true;
         let (stag, to) = (request.source_stag, request.source_to.0);
         let slot = self.accesses.first_mut();
         let slot = slot.ok_or(TermError::LocalCatastrophic)?;
-        let opened = slot.open(qp, Purpose::Answer, stag, to, request.len);
+        let opened = slot.open(id, Purpose::Answer, stag, to, request.len);
         opened.map(|_| ()).map_err(remote)
     }
 

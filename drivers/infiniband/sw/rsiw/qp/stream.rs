@@ -8,13 +8,13 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::{
-        Base,
-        Parent, //
-    },
     rx::{
         Intake,
         Receiving, //
+    },
+    shared::{
+        Shared,
+        Wakes, //
     },
 };
 use crate::{
@@ -132,7 +132,7 @@ impl Seen {
 #[pin_data]
 pub(crate) struct Stream {
     /// The QP, whose reference to this is dropped when the connection ends.
-    pub(super) parent: Arc<dyn Parent>,
+    pub(super) qp: Arc<dyn Wakes>,
     pub(super) sock: Arc<TcpSocket>,
     pub(super) has_crc: bool,
     /// This side's FPDUs have markers.
@@ -189,15 +189,15 @@ impl Need {
 
 impl Stream {
     pub(super) fn new(
-        parent: Arc<dyn Parent>,
+        qp: Arc<dyn Wakes>,
         sock: &Arc<TcpSocket>,
         params: &Params,
     ) -> Result<Arc<Self>> {
-        let max_sge = parent.base().max_recv_sge();
+        let max_sge = qp.shared().id.max_recv_sge();
         let part = KBox::new(Receiving::new(params, max_sge)?, GFP_KERNEL_ACCOUNT)?;
         Arc::pin_init(
             pin_init!(Self {
-                parent,
+                qp,
                 sock: sock.clone(),
                 has_crc: params.crc,
                 has_markers: params.send_markers,
@@ -228,14 +228,14 @@ impl Stream {
     /// Takes the receiving part out of its place to be fed, if it is there.
     #[inline]
     pub(super) fn take_part(&self, sk: &mut LockedSock<'_>) -> Option<Intake<'_>> {
-        Some(Intake::new(&self.parent, self.end(sk)?))
+        Some(Intake::new(&self.qp, self.end(sk)?))
     }
 
     /// Puts the receiving part back, and counts what it was fed. Returns what it lacks.
     #[inline]
     pub(super) fn put_back(&self, sk: &mut LockedSock<'_>, mut intake: Intake<'_>) -> Lack {
-        let base = intake.base;
-        base.count_received(&mut intake.part.receiver.tally);
+        let counts = &intake.shared.counts;
+        counts.count_up(&mut intake.part.receiver.tally);
         let lack = intake.part.receiver.lacks();
         if let Some(slot) = self.part.get(sk) {
             *slot = Some(intake.end());
@@ -326,7 +326,7 @@ impl Stream {
     fn inspect(self: &Arc<Self>, sk: &mut LockedSock<'_>) -> Seen {
         // Reading through TLS takes the error away.
         let error = sk.error();
-        let (lack, read) = self.receive(sk, self.base().dev.tuning.work_budget());
+        let (lack, read) = self.receive(sk, self.shared().id.dev.tuning.work_budget());
         if self.sock.is_key_used_up() {
             self.retire_key(sk);
         }
@@ -355,7 +355,7 @@ impl Stream {
             return;
         };
         if !intake.part.receiver.is_stopped() {
-            self.base().count(Counter::TlsKeysUsedUp);
+            self.shared().counts.count(Counter::TlsKeysUsedUp);
             let what = "the key of TLS has encrypted enough";
             let failure = Failure::new(TermError::LocalCatastrophic, what);
             intake.with(|receiver, env| receiver.fail::<SkbChunk<'_>, _>(env, failure));
@@ -433,13 +433,13 @@ impl Stream {
     /// Has the work item go on, if receiving waits for something that is not octets.
     pub(super) fn note_lack(&self, lack: Lack) {
         if lack != Lack::Nothing && !self.pauses_for(lack) {
-            self.base().notes.leave(QpNote::Socket);
+            self.shared().notes.leave(QpNote::Socket);
         }
     }
 
     #[inline]
-    pub(super) fn base(&self) -> &Base {
-        self.parent.base()
+    pub(super) fn shared(&self) -> &Shared {
+        self.qp.shared()
     }
 
     /// Returns the other end of the connection, if it is on this host. An end that is being linked
@@ -490,7 +490,7 @@ impl Stream {
         self.awaited.store(false, Relaxed);
         // No reference is taken: softirq must not drop what may be the last one.
         if let Some(other) = &*self.peer.lock() {
-            other.parent.urge();
+            other.qp.urge();
         }
     }
 }
@@ -503,39 +503,41 @@ impl Expires for Stream {
     fn expired(this: Arc<Self>) {
         this.pauses.store(false, Relaxed);
         this.starves.store(false, Release);
-        this.parent.note(QpNote::Socket);
+        this.qp.note(QpNote::Socket);
     }
 }
 
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
-        let base = this.base();
-        let (lack, _) = this.receive(sk, base.dev.tuning.softirq_budget());
-        base.answered.store(true, Relaxed);
+        let shared = this.shared();
+        let (lack, _) = this.receive(sk, shared.id.dev.tuning.softirq_budget());
+        shared.flags.answered.store(true, Relaxed);
         if lack == Lack::Turn {
-            base.count(Counter::RxSoftirqBudget);
+            shared.counts.count(Counter::RxSoftirqBudget);
         }
         this.wake_sender();
         this.note_lack(lack);
         if sk.peer_fin() {
-            base.notes.leave(QpNote::Socket);
+            shared.notes.leave(QpNote::Socket);
         }
-        this.parent.ring_if_noted(base);
+        if shared.is_noted() {
+            this.qp.urge();
+        }
     }
 
     fn records_ready(this: ArcBorrow<'_, Self>) {
-        this.base().answered.store(true, Relaxed);
-        this.parent.note(QpNote::Socket);
+        this.shared().flags.answered.store(true, Relaxed);
+        this.qp.note(QpNote::Socket);
     }
 
     fn write_space(this: ArcBorrow<'_, Self>) {
-        this.parent.urge();
+        this.qp.urge();
     }
 
     fn state_change(this: ArcBorrow<'_, Self>, event: StreamEvent) {
         match event {
             StreamEvent::Connected => {}
-            StreamEvent::PeerFin | StreamEvent::Closed => this.parent.note(QpNote::Socket),
+            StreamEvent::PeerFin | StreamEvent::Closed => this.qp.note(QpNote::Socket),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use super::base::Base;
+use super::identity::QpIdentity;
 use crate::{
     ffi::rsiw::trace,
     mr::{
@@ -55,7 +55,7 @@ use kernel::prelude::*;
 /// Where the quote begins in a Terminate's ULPDU: length and headers of the segment at fault.
 const QUOTE_AT: usize = UNTAGGED_LEN + CONTROL_LEN;
 
-impl Base {
+impl QpIdentity {
     #[inline(always)]
     pub(super) fn trace_state(&self, event: &QpEvent, from: QpState, to: QpState) {
         let (event, from, to) = (event.name(), from.name(), to.name());

@@ -8,8 +8,12 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::Base,
     direct::Direct,
+    identity::QpIdentity,
+    shared::{
+        Flags,
+        Shared, //
+    },
     source::Source,
     sq::{
         Operands,
@@ -121,11 +125,11 @@ pub(super) struct TxState {
 }
 
 impl TxState {
-    pub(super) fn new(qp: &Base, params: &Params, emss: u32) -> Result<Self> {
+    pub(super) fn new(id: &QpIdentity, params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
             sender: Sender::new(params, emss),
-            batch: batch(qp)?,
-            source: Source::new(qp.cap.max_send_sge, qp.cap.max_inline_data)?,
+            batch: batch(id)?,
+            source: Source::new(id.cap.max_send_sge, id.cap.max_inline_data)?,
             fin: Fin::default(),
         })
     }
@@ -141,8 +145,8 @@ impl TxState {
     }
 
     /// Returns whether this side may send: a responder must have heard of its peer first.
-    pub(super) fn may_send(&self, qp: &Base) -> bool {
-        self.sender.may_send(qp.heard_of_peer().is_ok())
+    pub(super) fn may_send(&self, flags: &Flags) -> bool {
+        self.sender.may_send(flags.heard_of_peer().is_ok())
     }
 
     /// Returns the counts of what was sent and of calls of TCP, for the caller to take.
@@ -164,7 +168,7 @@ impl TxState {
     #[inline(always)]
     pub(super) fn run(
         &mut self,
-        qp: &Base,
+        qp: &Shared,
         stream: &Arc<Stream>,
         peer: Option<&Stream>,
         ring: &mut SqRing,
@@ -173,7 +177,7 @@ impl TxState {
     ) -> Stop {
         let (batch, source) = (&mut self.batch, &mut self.source);
         let mut transport = TcpTransport {
-            qp,
+            id: &qp.id,
             stream,
             batch,
             may_wait,
@@ -186,13 +190,13 @@ impl TxState {
             fin: &mut self.fin,
             may_wait,
         };
-        let limits = qp.dev.tuning.sending();
+        let limits = qp.id.dev.tuning.sending();
         self.sender.run(&mut env, &mut transport, state, limits)
     }
 }
 
 struct SendEnv<'a> {
-    qp: &'a Base,
+    qp: &'a Shared,
     ring: &'a mut SqRing,
     source: &'a mut Source,
     fin: &'a mut Fin,
@@ -208,7 +212,7 @@ impl Atomics for SendEnv<'_> {
     }
 
     fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
-        self.qp.change_word(request)
+        self.qp.id.change_word(request)
     }
 }
 
@@ -242,7 +246,7 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
     }
 
     fn may_write(&self, sink: &Sink) -> bool {
-        let access = self.qp.access_sink(sink.stag, sink.to.0, sink.len);
+        let access = self.qp.id.access_sink(sink.stag, sink.to.0, sink.len);
         access.is_ok()
     }
 
@@ -278,9 +282,9 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         if !self.may_wait {
             return Err(NotDone::Later);
         }
-        let mr = self.qp.dev.stags.lookup(stag);
+        let mr = self.qp.id.dev.stags.lookup(stag);
         let mr = mr.ok_or(Fault::LocalOperation)?;
-        let mr = self.qp.invalidate(mr, stag, By::Consumer);
+        let mr = self.qp.id.invalidate(mr, stag, By::Consumer);
         mr.map_err(|_| Fault::LocalProtection)?.wait_quiet();
         Ok(())
     }
@@ -289,9 +293,9 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         let Some(Operands::Register(registration)) = self.source.operands.take() else {
             return Err(Fault::General.into());
         };
-        let mr = self.qp.dev.stags.lookup(Stag(registration.stag));
+        let mr = self.qp.id.dev.stags.lookup(Stag(registration.stag));
         let mr = mr.ok_or(Fault::LocalProtection)?;
-        let registered = mr.register_fast(self.qp.pd.id(), registration, self.may_wait);
+        let registered = mr.register_fast(self.qp.id.pd.id(), registration, self.may_wait);
         registered.map_err(|error| match error {
             FastError::Busy(later) => {
                 self.source.operands = Some(Operands::Register(later));
@@ -309,22 +313,22 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         let Some(Operands::Bind(binding)) = &self.source.operands else {
             return Err(Fault::General.into());
         };
-        let find = |stag| self.qp.dev.stags.lookup(Stag(stag)).ok_or(Fault::Bind);
+        let find = |stag| self.qp.id.dev.stags.lookup(Stag(stag)).ok_or(Fault::Bind);
         let mr = find(binding.window)?;
         // A window of type 1 that is bound to no octets needs no region.
-        let region = self.qp.dev.stags.lookup(Stag(binding.region));
+        let region = self.qp.id.dev.stags.lookup(Stag(binding.region));
         let window = mr.window().ok_or(Fault::Bind)?;
-        let bound = window.bind(mr.stag(), binding, region, self.qp.party());
+        let bound = window.bind(mr.stag(), binding, region, self.qp.id.party());
         bound.map_err(|_| Fault::Bind.into())
     }
 
     #[inline(always)]
     fn open_request(&mut self) -> Result<(), OpenError> {
-        self.source.open_request(self.qp)
+        self.source.open_request(&self.qp.id)
     }
 
     fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError> {
-        self.source.open_source(self.qp, request)
+        self.source.open_source(&self.qp.id, request)
     }
 
     fn close(&mut self) {
@@ -352,16 +356,16 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
     }
 
     fn heard_of_peer(&self) -> Result<(), Marked> {
-        self.qp.heard_of_peer()
+        self.qp.flags.heard_of_peer()
     }
 
     #[inline(always)]
     fn fpdus_made(&self, message: &Message, frame: &Frame, count: u32) {
-        self.qp.trace_fpdus(message, frame, count);
+        self.qp.id.trace_fpdus(message, frame, count);
     }
 
     fn terminate_made(&self, message: &Terminate) {
-        self.qp.trace_terminate(message);
+        self.qp.id.trace_terminate(message);
     }
 
     #[inline(always)]
@@ -375,12 +379,12 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
 const BATCH_CHUNKS: usize = (TX_BATCH.range.1 as usize + MAX_FPDU + MAX_FPDU / 128) / PAGE_SIZE + 2;
 
 /// Makes an empty batch.
-pub(super) fn batch(qp: &Base) -> Result<TxBatch> {
-    TxBatch::new(qp.dev.chunks.clone(), BATCH_CHUNKS)
+pub(super) fn batch(id: &QpIdentity) -> Result<TxBatch> {
+    TxBatch::new(id.dev.chunks.clone(), BATCH_CHUNKS)
 }
 
 pub(super) struct TcpTransport<'a> {
-    pub(super) qp: &'a Base,
+    pub(super) id: &'a QpIdentity,
     pub(super) stream: &'a Arc<Stream>,
     pub(super) batch: &'a mut TxBatch,
     /// Whether the caller may wait for memory, for the socket and for those who use a region.
@@ -404,7 +408,7 @@ impl Transport for TcpTransport<'_> {
             return Ok(false);
         };
         let answer = direct.prepare(front);
-        self.qp.trace_direct(|| direct.peer(), &answer);
+        self.id.trace_direct(|| direct.peer(), &answer);
         if matches!(answer, Ok(false)) {
             self.direct = None;
         }
@@ -498,7 +502,7 @@ impl Transport for TcpTransport<'_> {
             true => self.stream.sock.send_batch(self.batch, flags),
             false => self.stream.sock.send_batch_at_once(self.batch, flags),
         };
-        self.qp.trace_batch(octets, self.batch.remaining(), sent);
+        self.id.trace_batch(octets, self.batch.remaining(), sent);
         let error = match sent {
             Ok(_) if self.batch.is_empty() => return Ok(Stop::Empty),
             // TCP sets the mark where it finds no room (`SOCK_NOSPACE`).
@@ -510,7 +514,7 @@ impl Transport for TcpTransport<'_> {
         };
         // The connection has to end, if it has not yet. The socket's callbacks report that.
         if self.stream.sock.state() != TcpState::Closed {
-            self.qp.log_peer(fmt!("TCP does not send: {error:?}"));
+            self.id.log_peer(fmt!("TCP does not send: {error:?}"));
         }
         Err(Refused(Waker::Socket.mark(|| self.stream.sock.abort())))
     }

@@ -8,13 +8,12 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    base::{
-        Base,
-        Parent,
-        RemoteEnd, //
-    },
     effects::After,
     inner::Inner,
+    shared::{
+        Shared,
+        Wakes, //
+    },
     stream::{
         Seen,
         Stream, //
@@ -34,10 +33,7 @@ use crate::{
         },
     },
     proto::{
-        failure::{
-            Cause,
-            Fault, //
-        },
+        failure::Cause,
         notes::{
             self,
             QpNote, //
@@ -49,7 +45,6 @@ use crate::{
         },
         state::{
             remote_class,
-            Async,
             QpEvent,
             QpState, //
         },
@@ -72,7 +67,7 @@ impl WorkItem<ACTS> for Qp {
 
     fn run(this: Arc<Qp>) {
         let _scope = NoIo::enter();
-        this.payer.pays(|| this.act_upon_notes());
+        this.shared.id.payer.pays(|| this.act_upon_notes());
     }
 }
 
@@ -81,7 +76,7 @@ impl WorkItem<SENDS> for Qp {
 
     fn run(this: Arc<Qp>) {
         let _scope = NoIo::enter();
-        this.payer.pays(|| {
+        this.shared.id.payer.pays(|| {
             let mut after = After::of(Actor::Patient);
             let mut inner = this.inner.lock();
             this.send_posts(&mut inner, &mut after);
@@ -107,7 +102,7 @@ impl ExpiresSoon for Qp {
     }
 
     fn soon_expired(this: Arc<Self>) {
-        this.queue(this.who(Reason::Left));
+        this.queue(this.shared.who(Reason::Left));
     }
 }
 
@@ -120,13 +115,13 @@ impl Qp {
         // the socket may be about the one before.
         let seen = looked.and_then(|(stream, seen)| inner.is_on(&stream).then_some(seen));
         // Whoever has left a new note about the socket has queued this work again.
-        let mut taken = self.notes.take_all_but(QpNote::Socket);
+        let mut taken = self.shared.notes.take_all_but(QpNote::Socket);
         if seen.is_some() {
             taken.insert(QpNote::Socket);
         }
         // What waited for these is sent below.
-        let _ = self.complete_due();
-        if self.settle(&mut inner, &mut after) && self.state() != QpState::Error {
+        let _ = self.shared.complete_due();
+        if self.settle(&mut inner, &mut after) && self.shared.state() != QpState::Error {
             // It was the end of what has ended now.
             taken.remove(QpNote::Timeout);
         }
@@ -137,8 +132,8 @@ impl Qp {
         drop(inner);
         after.run(self);
         if taken.contains(QpNote::Failure) {
-            self.send_cq.report();
-            self.recv_cq.report();
+            self.shared.id.send_cq.report();
+            self.shared.id.recv_cq.report();
         }
         if seen.is_some_and(|seen| seen.more) {
             self.note(QpNote::Socket);
@@ -151,7 +146,7 @@ impl Qp {
     /// What the receiver notes meanwhile is acted upon before what is seen here: a Terminate before
     /// the FIN behind it.
     fn poll_socket(self: &Arc<Self>) -> Option<(Arc<Stream>, Seen)> {
-        if !self.notes.take(QpNote::Socket) {
+        if !self.shared.notes.take(QpNote::Socket) {
             return None;
         }
         let stream = self.inner.lock().conn.as_ref()?.stream.clone();
@@ -169,18 +164,19 @@ impl Qp {
     ) {
         match note {
             QpNote::Failure => {
-                if let Some(failure) = self.failure.take() {
+                if let Some(failure) = self.shared.failure.take() {
                     self.local_error(inner, failure, after);
                 }
             }
             QpNote::Terminate => {
-                if let Some(end) = self.remote_end.take() {
-                    self.log_terminate(end.code);
-                    self.ends_of(Cause::peer(end.code));
+                if let Some(end) = self.shared.remote_end.take() {
+                    self.shared.id.log_terminate(end.code);
+                    self.shared.flags.ends_of(Cause::peer(end.code));
                     // Without a connection the requests have been flushed, or are nobody's. In
                     // Terminate something else has failed first (T-33).
-                    let may_fail = inner.conn.is_some() && self.state() != QpState::Terminate;
-                    let told = may_fail && self.fail_refused(&end);
+                    let may_fail =
+                        inner.conn.is_some() && self.shared.state() != QpState::Terminate;
+                    let told = may_fail && self.shared.fail_refused(&end);
                     let event = (!told).then_some(remote_class(end.code));
                     self.feed(inner, QpEvent::TerminateReceived { event }, after);
                 }
@@ -192,7 +188,7 @@ impl Qp {
                 }
             }
             // The caller looks at the queues behind all notes.
-            QpNote::Timeout if self.state() == QpState::Error => {
+            QpNote::Timeout if self.shared.state() == QpState::Error => {
                 let later = inner.relook.later();
                 self.look_again(inner, later);
             }
@@ -202,8 +198,10 @@ impl Qp {
                         return self.restart_timer(&mut conn.tx.fin);
                     }
                 }
-                if self.state() == QpState::Draining {
-                    self.log_peer(fmt!("disconnects with requests not done in time"));
+                if self.shared.state() == QpState::Draining {
+                    self.shared
+                        .id
+                        .log_peer(fmt!("disconnects with requests not done in time"));
                 }
                 self.feed(inner, QpEvent::Timeout, after);
             }
@@ -220,7 +218,9 @@ impl Qp {
         }
         match (seen.breach, seen.closed) {
             (Some(breach), _) => {
-                self.log_peer(fmt!("TLS ends the connection: {breach}"));
+                self.shared
+                    .id
+                    .log_peer(fmt!("TLS ends the connection: {breach}"));
                 if let Some(conn) = &inner.conn {
                     conn.stream.sock.abort();
                 }
@@ -239,21 +239,6 @@ impl Qp {
     fn feed(self: &Arc<Self>, inner: &mut Inner, event: QpEvent, after: &mut After) {
         let _ = self.apply(inner, event, None, after);
     }
-
-    /// Completes in error the Read that the peer refuses (V-WC-5). Returns whether its completion
-    /// reports that.
-    fn fail_refused(self: &Arc<Self>, end: &RemoteEnd) -> bool {
-        let read = end.read.and_then(|msn| {
-            let sq = self.sq.lock();
-            sq.outbound.find(msn)?.token
-        });
-        let fault = match remote_class(end.code) {
-            Async::Access => Fault::RemoteAccess,
-            Async::Request => Fault::RemoteInvalid,
-            Async::Fatal => Fault::General,
-        };
-        read.is_some_and(|token| self.fail_send(token, fault))
-    }
 }
 
 /// The number of the work item that acts upon notes, and sends.
@@ -261,21 +246,14 @@ pub(super) const ACTS: u64 = 0;
 /// The number of the work item that only sends.
 pub(super) const SENDS: u64 = 1;
 
-impl Parent for Qp {
+impl Wakes for Qp {
     #[inline]
-    fn base(&self) -> &Base {
-        self
+    fn shared(&self) -> &Shared {
+        &self.shared
     }
 
-    fn let_act(self: Arc<Self>, actor: Actor) {
+    fn wake(self: Arc<Self>, actor: Actor) {
         self.queue(actor);
-    }
-
-    fn first_segment(self: Arc<Self>) {
-        let manager = self.manager.lock().clone();
-        if let Some(manager) = manager {
-            manager.first_segment();
-        }
     }
 }
 
@@ -297,17 +275,29 @@ impl Qp {
     /// and a consumer may poll for what is sent, flushed or completed then.
     pub(super) fn urge(self: &Arc<Self>) {
         // If that fails it is queued already, and will see whatever there is to see.
-        let _ = self.dev.queues().data.enqueue::<_, ACTS>(self.clone());
+        let _ = self
+            .shared
+            .id
+            .dev
+            .queues()
+            .data
+            .enqueue::<_, ACTS>(self.clone());
     }
 
     fn queue_patient(self: &Arc<Self>) {
         // As above.
-        let _ = self.dev.queues().patient.enqueue::<_, SENDS>(self.clone());
+        let _ = self
+            .shared
+            .id
+            .dev
+            .queues()
+            .patient
+            .enqueue::<_, SENDS>(self.clone());
     }
 
     /// Leaves a note for the work item. What goes with it is in its slot already.
     pub(super) fn note(self: &Arc<Self>, note: QpNote) {
-        self.notes.leave(note);
+        self.shared.notes.leave(note);
         self.urge();
     }
 
@@ -315,7 +305,7 @@ impl Qp {
     /// this at the end.
     #[inline]
     pub(super) fn ring_if_noted(self: &Arc<Self>) {
-        if self.is_noted() {
+        if self.shared.is_noted() {
             self.urge();
         }
     }
@@ -334,7 +324,7 @@ impl Qp {
     /// Stops the timer. The timer takes no lock that is held across this.
     pub(super) fn cancel_timer(self: &Arc<Self>) {
         Timer::stop(self);
-        self.notes.take(QpNote::Timeout);
+        self.shared.notes.take(QpNote::Timeout);
     }
 
     /// Stops what runs until a time, once nobody posts any more. Without a connection, too: what is

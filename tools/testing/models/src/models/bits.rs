@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Bits by which softirq, timers and threads bring each other about: `Stream::starves` and
-//! `Stream::pauses`, the word of `Base::inbound`, `Stream::awaited`. Copies of `qp/stream.rs`,
+//! `Stream::pauses`, the word of `Shared::inbound`, `Stream::awaited`. Copies of `qp/stream.rs`,
 //! `qp/rx.rs`, `qp/tx.rs`, `qp/direct.rs` and `watched.rs`.
 
 use crate::{check::check, copies::Copied};
@@ -26,7 +26,7 @@ pub(crate) const COPIED: &[Copied] = &[
         lines: &[
             "this.pauses.store(false, Relaxed);",
             "this.starves.store(false, Release);",
-            "this.parent.note(QpNote::Socket);",
+            "this.qp.note(QpNote::Socket);",
         ],
     },
     Copied {
@@ -43,7 +43,7 @@ pub(crate) const COPIED: &[Copied] = &[
         from: "    fn request_received(",
         lines: &[
             "self.qp.inbound.lock().push(request)?;",
-            "self.parent.urge();",
+            "self.wakes.urge();",
         ],
     },
     Copied {
@@ -69,7 +69,7 @@ pub(crate) const COPIED: &[Copied] = &[
         from: "    fn hold(&mut self)",
         lines: &[
             "end.sock.hold(|| marked = Some(end.mark_awaited()));",
-            "end.parent.note(QpNote::Socket);",
+            "end.qp.note(QpNote::Socket);",
             "return Err(end.mark_awaited().into());",
         ],
     },
@@ -81,10 +81,7 @@ pub(crate) const COPIED: &[Copied] = &[
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/stream.rs",
         from: "    fn wake_sender_now(",
-        lines: &[
-            "self.awaited.store(false, Relaxed);",
-            "other.parent.urge();",
-        ],
+        lines: &["self.awaited.store(false, Relaxed);", "other.qp.urge();"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/direct/peers.rs",

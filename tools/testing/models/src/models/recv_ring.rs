@@ -2,7 +2,7 @@
 
 //! The receive queue of a process: the library, which fills entries and calls nobody, meets whoever
 //! takes them out as messages come; and where the queue is flushed, of which a word tells it, it
-//! calls. Copies of `user/librsiw/qp.c`, `queue/rq.rs` and `qp/base.rs`; how both read and
+//! calls. Copies of `user/librsiw/qp.c`, `queue/rq.rs` and `qp/shared.rs`; how both read and
 //! write flags is in `send_ring`, and how the kernel writes the word in `look_word`.
 
 use crate::{check::check, copies::Copied, models::Plain};
@@ -46,7 +46,7 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/base.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/shared.rs",
         from: "    pub(super) fn set_state(",
         lines: &[
             "rq.set_flushes(state.post_recv() == Post::Flush);",
@@ -127,7 +127,7 @@ fn flushes() {
             smp_mb(Full);
             queue.called.store(queue.word.load(Relaxed) != 0, Relaxed);
         },
-        // `Base::set_state`, and the flush.
+        // `Shared::set_state`, and the flush.
         |queue| {
             queue.word.store(1, Relaxed);
             smp_mb(Full);

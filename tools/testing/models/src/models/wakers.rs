@@ -2,7 +2,7 @@
 
 //! What transmission waits for, and who tells it that this is there: one model for each, in which
 //! the wake-up can be left out. Runs `proto/sends.rs`; the others are copies of `qp/stream.rs`,
-//! `qp/base.rs` and `qp/rx.rs`.
+//! `qp/shared.rs` and `qp/rx.rs`.
 
 use super::bits;
 use crate::{
@@ -59,10 +59,10 @@ pub(crate) const COPIED: &[Copied] = &[
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/stream.rs",
         from: "    fn write_space(",
-        lines: &["this.parent.urge();"],
+        lines: &["this.qp.urge();"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/base.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/shared.rs",
         from: "    pub(super) fn fpdu_received(",
         lines: &[
             "let is_first = self.heard.load(Relaxed) == 0;",
@@ -72,7 +72,7 @@ pub(crate) const COPIED: &[Copied] = &[
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
         from: "    fn fpdu_received(",
-        lines: &["if self.qp.fpdu_received() {", "self.parent.urge();"],
+        lines: &["if self.qp.flags.fpdu_received() {", "self.wakes.urge();"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
@@ -81,7 +81,7 @@ pub(crate) const COPIED: &[Copied] = &[
             "let resumes = self.qp.read_done(token);",
             "} else if resumes {",
             "self.qp.who(Reason::Left)",
-            "self.parent.clone().let_act(actor);",
+            "self.wakes.clone().wake(actor);",
         ],
     },
     Copied {

@@ -15,19 +15,19 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/control.rs",
         from: "    fn take_stream(",
         lines: &[
-            "self.answered.store(true, Relaxed);",
+            "self.shared.flags.answered.store(true, Relaxed);",
             ".cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);",
-            "self.ended_by.store(Cause::NONE.0, Relaxed);",
-            "self.published.set_ird(params.ird);",
-            "self.set_state(state);",
+            "self.shared.flags.ended_by.store(Cause::NONE.0, Relaxed);",
+            "self.shared.published.set_ird(params.ird);",
+            "self.shared.set_state(state);",
         ],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/posting.rs",
         from: "    pub(crate) fn post_recv(",
         lines: &[
-            "let result = match &mut *self.rq.lock() {",
-            "if self.state().post_recv() == Post::Flush {",
+            "let result = match &mut *self.shared.rq.lock() {",
+            "if self.shared.state().post_recv() == Post::Flush {",
         ],
     },
 ];

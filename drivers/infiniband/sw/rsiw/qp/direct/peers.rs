@@ -202,7 +202,7 @@ impl Drop for KnownEnd {
         drop(table);
         // If its sender waits for this end, it has to go on through TCP.
         if let [Some(other), _] = &links {
-            other.parent.urge();
+            other.qp.urge();
         }
         drop((node, back, links));
     }

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the parts of a queue pair share: which QP it is, and what softirq, those who send and those
+//! who post meet at without the QP's mutex.
+//!
+//! - `sq`, `inbound`, `rq`: spin locks around requests under way, Reads of the peer, and receives.
+//! - `published`, `flags`: read without a lock.
+//! - `notes` and their slots: what the QP's work item is to act upon. Leaving a note here does not
+//!   queue the work: whoever sends or receives does that at the end
+//!   ([`Qp::ring_if_noted`](super::Qp::ring_if_noted)).
+//!
+//! Sending and receiving know this, and not the [`Qp`](super::Qp) that they are parts of. The
+//! stream, and the other end of a connection on this host, also know whom they wake ([`Wakes`]).
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use super::{
+    identity::QpIdentity,
+    manager::SetAside,
+    published::Published,
+    sq::Sq, //
+};
+use crate::{
+    counts::CountsOf,
+    ffi::rdma::attr::AccessFlags,
+    limits::MAX_READS,
+    mr::access::Access,
+    notes::{
+        Noticeboard,
+        Slot, //
+    },
+    proto::{
+        drain::{
+            Marked,
+            Waker, //
+        },
+        failure::{
+            Cause,
+            Failure,
+            Fault, //
+        },
+        notes::{
+            Notes,
+            QpNote, //
+        },
+        order::Status,
+        reads::{
+            Inbound,
+            InboundReads, //
+        },
+        schedule::{
+            self,
+            Actor,
+            Reason, //
+        },
+        state::{
+            Post,
+            QpState, //
+        },
+    },
+    queue::rq::Rq,
+    watched::{
+        Watch,
+        Watched, //
+    },
+    wire::ddp::Msn, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            AtomicFlag,
+            Relaxed,
+            Release, //
+        },
+        barrier::{
+            smp_mb,
+            Full, //
+        },
+        new_spinlock_irq,
+        Arc, //
+    },
+};
+
+/// What the peer's Terminate says.
+#[derive(Clone, Copy)]
+pub(super) struct RemoteEnd {
+    /// Layer, error type and error code, as `0xLTCC`.
+    pub(super) code: u16,
+    /// The Read Request or Atomic Request that it refuses.
+    pub(super) read: Option<Msn>,
+}
+
+impl Watch for InboundReads<KVec<Inbound>> {
+    /// How many there are.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.len() as u64 // CAST: IRD at most.
+    }
+}
+
+impl Watch for Option<Rq> {
+    /// The number of slots.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.as_ref().map_or(0, |rq| rq.len() as u64) // CAST: at most [`MAX_WR`].
+    }
+}
+
+/// What is read and written without a lock.
+pub(super) struct Flags {
+    /// Rights of the peer.
+    pub(super) access: Atomic<AccessFlags>,
+    /// What has ended the stream: a [`Cause`].
+    pub(super) ended_by: Atomic<u32>,
+    /// Not 0 once the peer has sent an FPDU.
+    heard: Atomic<u32>,
+    /// Whether data came in since the last doorbell. This is no note, because it is set with each
+    /// packet, where a plain store is cheaper.
+    pub(super) answered: AtomicFlag,
+    /// Whether the process has slept of late until a completion event came. Set under the mutex.
+    pub(super) has_slept: AtomicFlag,
+    /// Whether the consumer destroys the QP, whose requests make no completions then (V-CQ-29).
+    pub(super) destroyed: AtomicFlag,
+}
+
+impl Flags {
+    fn new() -> Self {
+        Self {
+            access: Atomic::new(AccessFlags::NONE),
+            ended_by: Atomic::new(Cause::NONE.0),
+            heard: Atomic::new(0),
+            answered: AtomicFlag::new(false),
+            has_slept: AtomicFlag::new(false),
+            destroyed: AtomicFlag::new(false),
+        }
+    }
+
+    pub(super) fn rights(&self) -> Access {
+        Access::from_verbs(self.access.load(Relaxed))
+    }
+
+    /// Returns whether the peer may ask for Atomic Operations at all. The connection manager knows
+    /// no right for that, so the rights to read and to write together imply it. The regions decide,
+    /// few of which grant it.
+    pub(super) fn may_atomic(&self) -> bool {
+        let rights = self.rights();
+        rights.contains(Access::REMOTE_ATOMIC)
+            || rights.contains(Access::REMOTE_READ | Access::REMOTE_WRITE)
+    }
+
+    /// Has the sender wait unless an FPDU of the peer has come in.
+    pub(super) fn heard_of_peer(&self) -> Result<(), Marked> {
+        match self.heard.load(Acquire) {
+            // There is nothing to set: whoever stores that it came in always wakes.
+            0 => Err(Waker::Peer.mark(|| {})),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records that an FPDU with a correct CRC came in. Returns whether it is the first one, for
+    /// which transmission may wait.
+    #[inline]
+    #[must_use = "transmission may wait for it"]
+    pub(super) fn fpdu_received(&self) -> bool {
+        let is_first = self.heard.load(Relaxed) == 0;
+        if is_first {
+            self.heard.store(1, Release);
+        }
+        is_first
+    }
+
+    /// Records `cause` as what has ended the stream; the first one counts.
+    pub(super) fn ends_of(&self, cause: Cause) {
+        let none = Cause::NONE.0;
+        let _ = self.ended_by.cmpxchg(none, cause.0, Relaxed);
+    }
+
+    /// Returns why a request that ended with `status` failed.
+    #[inline]
+    pub(super) fn cause(&self, status: Status<Fault>) -> Cause {
+        if status == Status::Success {
+            return Cause::NONE;
+        }
+        Cause::of(status, self.ended())
+    }
+
+    /// Returns what has ended the stream, if it has ended, until the next connection.
+    pub(super) fn ended(&self) -> Cause {
+        Cause(self.ended_by.load(Relaxed))
+    }
+}
+
+/// What the parts of a queue pair share.
+#[pin_data]
+pub(crate) struct Shared {
+    pub(crate) id: QpIdentity,
+    pub(super) published: Published,
+    pub(super) flags: Flags,
+    #[pin]
+    pub(super) sq: Watched<Sq>,
+    #[pin]
+    pub(super) inbound: Watched<InboundReads<KVec<Inbound>>>,
+    /// `None` with a shared receive queue.
+    #[pin]
+    pub(super) rq: Watched<Option<Rq>>,
+    pub(super) notes: Noticeboard<QpNote>,
+    /// What goes with [`QpNote::Failure`].
+    #[pin]
+    pub(super) failure: Slot<Failure>,
+    /// What goes with [`QpNote::Terminate`].
+    #[pin]
+    pub(super) remote_end: Slot<RemoteEnd>,
+    #[pin]
+    pub(crate) set_aside: SetAside,
+    #[pin]
+    pub(crate) counts: CountsOf,
+}
+
+impl Shared {
+    /// Makes what is shared of an idle queue pair, with requests of `sends` and receives of `rq`.
+    pub(super) fn new(id: QpIdentity, sends: Sq, rq: Option<Rq>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            counts <- CountsOf::new(id.dev.counts.clone(), id.dev.bound_counts.clone()),
+            id,
+            published: Published::new(MAX_READS),
+            flags: Flags::new(),
+            sq <- Watched::new(new_spinlock_irq!(sends, "rsiw::Shared::sq")),
+            inbound <- Watched::new(
+                new_spinlock_irq!(InboundReads::new(KVec::new()), "rsiw::Shared::inbound")
+            ),
+            rq <- Watched::new(new_spinlock_irq!(rq, "rsiw::Shared::rq")),
+            notes: Noticeboard::new(),
+            failure <- Slot::new(),
+            remote_end <- Slot::new(),
+            set_aside <- SetAside::new(),
+        })
+    }
+
+    /// Returns the state, which may have changed by now.
+    pub(super) fn state(&self) -> QpState {
+        self.published.state()
+    }
+
+    /// Returns whether a consumer in the kernel made the QP and it has no connection.
+    pub(crate) fn is_unconnected_of_kernel(&self) -> bool {
+        self.id.is_of_kernel() && self.state() == QpState::Idle
+    }
+
+    /// Tells who has set up the connection that its first segment has passed the protocol's checks.
+    pub(super) fn first_segment(&self) {
+        if let Some(manager) = self.set_aside.manager() {
+            manager.first_segment();
+        }
+    }
+
+    /// Changes the state, and tells a process whether its receives are flushed in the new one. Under
+    /// the QP's mutex. Whoever flushes then sees what was posted by who had not been told yet.
+    pub(super) fn set_state(&self, state: QpState) {
+        self.published.set_state(state);
+        if let Some(rq) = &mut *self.rq.lock() {
+            rq.set_flushes(state.post_recv() == Post::Flush);
+        }
+        smp_mb(Full);
+    }
+
+    /// Returns whether the consumer posts receives to the QP's own queue and does not tell of them
+    /// where they are flushed.
+    pub(super) fn posts_recvs_silently(&self) -> bool {
+        let rq = self.rq.lock();
+        rq.as_ref().is_some_and(|rq| !rq.is_told_of_posts())
+    }
+
+    /// Returns whether the consumer may have waited for an answer of the peer and got it since the
+    /// last call. It has not if a Read is under way, or was answered without a completion.
+    #[inline(always)]
+    pub(super) fn take_answered(&self) -> bool {
+        let answered = self.flags.answered.load(Relaxed);
+        self.flags.answered.store(false, Relaxed);
+        answered && {
+            let mut sq = self.sq.lock();
+            !core::mem::take(&mut sq.silent) && sq.outbound.outstanding() == 0
+        }
+    }
+
+    /// As [`schedule::who`].
+    #[inline(always)]
+    pub(super) fn who(&self, reason: Reason) -> Actor {
+        schedule::who(reason, || {
+            self.flags.has_slept.load(Relaxed) || self.id.send_cq.is_awaited()
+        })
+    }
+
+    #[inline]
+    pub(super) fn is_noted(&self) -> bool {
+        self.notes.peek() != Notes::NONE
+    }
+
+    /// Forgets what was noted about an earlier connection, which leaves no more notes. Under the
+    /// QP's mutex.
+    pub(super) fn forget_connection(&self) {
+        self.flags.heard.store(0, Release);
+        self.notes.take_all();
+        self.failure.take();
+        self.remote_end.take();
+    }
+
+    /// Notes that the stream must end. The first cause counts.
+    pub(super) fn fail(&self, failure: Failure) {
+        self.failure.put_first(failure);
+        self.notes.leave(QpNote::Failure);
+    }
+
+    /// Takes the failure that [`QpNote::Failure`] is about, ahead of the work item.
+    #[inline]
+    pub(super) fn noted_failure(&self) -> Option<Failure> {
+        let is_noted = self.notes.peek().contains(QpNote::Failure);
+        is_noted.then(|| self.failure.take()).flatten()
+    }
+
+    /// Notes that the peer ends the stream. Its first Terminate counts.
+    pub(super) fn terminate_received(&self, end: RemoteEnd) {
+        self.remote_end.put_first(end);
+        self.notes.leave(QpNote::Terminate);
+    }
+}
+
+/// A queue pair, as its stream and the other end of its connection know it: they wake it.
+pub(super) trait Wakes: Send + Sync {
+    fn shared(&self) -> &Shared;
+
+    /// Has `actor` act, unless that is the caller.
+    fn wake(self: Arc<Self>, actor: Actor);
+}
+
+impl dyn Wakes {
+    /// As [`Qp::urge`](super::Qp::urge).
+    #[inline]
+    pub(super) fn urge(self: &Arc<Self>) {
+        self.clone().wake(Actor::Urgent);
+    }
+
+    /// As [`Qp::note`](super::Qp::note).
+    pub(super) fn note(self: &Arc<Self>, note: QpNote) {
+        self.shared().notes.leave(note);
+        self.urge();
+    }
+}
