@@ -17,10 +17,7 @@ use super::{
     manager::Manager,
     shared::Shared,
     stream::Stream,
-    tx::{
-        Fin,
-        TxState, //
-    },
+    tx::TxState,
     Qp, //
 };
 use crate::{
@@ -38,12 +35,7 @@ use crate::{
     },
     limits::MAX_READS,
     proto::{
-        counters::Counter,
-        drain::Stop,
-        failure::{
-            Cause,
-            Failure, //
-        },
+        failure::Cause,
         notes::QpNote,
         reads::{
             Inbound,
@@ -51,8 +43,6 @@ use crate::{
             OutboundRead,
             OutboundReads, //
         },
-        receiver::Lack,
-        schedule::Actor,
         setup::Params,
         state::{
             self,
@@ -62,7 +52,6 @@ use crate::{
     },
 };
 use kernel::{
-    pr_warn_once,
     prelude::*,
     sync::{
         atomic::Relaxed,
@@ -192,167 +181,11 @@ impl Qp {
         after.run(self);
     }
 
-    /// Sends what was posted, or flushes it.
-    pub(super) fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
-        self.progress(inner, after);
-        self.flush_posted(inner, after);
-    }
-
-    /// Transmits what can be transmitted; failures of requests and responses change the state.
-    pub(super) fn progress(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
-        self.settle(inner, after);
-        while let Some(stop) = self.send(inner, after.actor, true) {
-            match stop {
-                Stop::Empty
-                    if self.shared.state() == QpState::Draining
-                        && self.complete_before_fin(inner) =>
-                {
-                    let _ = self.apply(inner, QpEvent::Drained, None, after);
-                }
-                Stop::Empty | Stop::For(_) => return,
-                Stop::Again => {
-                    self.shared.counts.count(Counter::TxBudget);
-                    return self.urge();
-                }
-                Stop::Failed(failure) => self.local_error(inner, failure, after),
-            }
-        }
-    }
-
-    /// Transmits and does nothing else, on the thread of a kernel consumer, which may have locks of
-    /// its own. What changes the state, or calls the consumer, is left to the work item.
-    /// Without `may_wait` nothing is waited for, and what would have to is left to it, too.
-    pub(super) fn send_only(self: &Arc<Self>, inner: &mut Inner, may_wait: bool) {
-        match self.send(inner, Actor::Caller, may_wait) {
-            // The FIN may be due.
-            Some(Stop::Empty) if self.shared.state() == QpState::Draining => {
-                self.shared.notes.leave(QpNote::Again);
-            }
-            None | Some(Stop::Empty | Stop::For(_)) => {}
-            Some(Stop::Again) => {
-                if may_wait {
-                    self.shared.counts.count(Counter::TxBudget);
-                }
-                self.shared.notes.leave(QpNote::Again);
-            }
-            Some(Stop::Failed(failure)) => {
-                inner.failed = Some(failure);
-                self.shared.notes.leave(QpNote::Again);
-            }
-        }
-        self.ring_if_noted();
-    }
-
-    /// Transmits until there is nothing more to send, or something else has to be done first.
-    /// Returns `None` without a connection, and while a timer runs for want of memory.
-    #[inline(always)]
-    fn send(self: &Arc<Self>, inner: &mut Inner, actor: Actor, may_wait: bool) -> Option<Stop> {
-        let state = self.shared.state();
-        let conn = inner.conn.as_mut()?;
-        if conn.stream.starves() {
-            return None;
-        }
-        let peer = conn.stream.peer();
-        let (stream, ring) = (&conn.stream, &mut inner.ring);
-        let (tx, end) = (&mut conn.tx, peer.as_deref());
-        let stop = tx.run(&self.shared, stream, end, ring, state, may_wait);
-        // The last reference to a stream may not be dropped where nothing may sleep.
-        if let Some(last) = peer.and_then(Arc::into_unique_or_drop) {
-            inner.spent_peer = Some(last.into());
-            self.shared.notes.leave(QpNote::Again);
-        }
-        self.restart_timer(&mut conn.tx.fin);
-        self.shared.counts.count_sent(conn.tx.tally(), actor);
-        self.shared.published.set_taken(ring.taken());
-        self.shared.published.set_unsent(conn.tx.unsent());
-        Some(stop)
-    }
-
-    /// Sets the timer as the FIN needs it, if it does.
-    #[inline]
-    pub(super) fn restart_timer(self: &Arc<Self>, fin: &mut Fin) {
-        if let Some(ms) = fin.take_timer() {
-            self.start_timer(ms);
-        }
-    }
-
-    /// Acts upon a failure that is known already, of [`Qp::send_only`] or of the receiver, before
-    /// anything else is done. Returns whether there was one.
-    pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> bool {
-        inner.spent_peer = None;
-        let failure = inner.failed.take().or_else(|| self.shared.noted_failure());
-        let is_failure = failure.is_some();
-        if let Some(failure) = failure {
-            self.local_error(inner, failure, after);
-        }
-        is_failure
-    }
-
     /// As [`Qp::settle`], and tells the peer at once: the caller may end the connection next.
     fn settle_now(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         if self.settle(inner, after) {
             self.progress(inner, after);
         }
-    }
-
-    /// Ends the stream because of an error of this side.
-    pub(super) fn local_error(
-        self: &Arc<Self>,
-        inner: &mut Inner,
-        failure: Failure,
-        after: &mut After,
-    ) {
-        let can_send = inner
-            .conn
-            .as_ref()
-            .is_some_and(|c| c.tx.may_send(&self.shared.flags));
-        let event = QpEvent::LocalError {
-            error: failure.error,
-            in_completion: failure.in_completion,
-            can_send,
-        };
-        tell_defect(&failure);
-        self.shared.flags.ends_of(Cause::here(failure.error));
-        self.shared
-            .counts
-            .count_all([Counter::of_failure(&failure)]);
-        if self.shared.state().sends() {
-            self.shared.id.log_failure(&failure);
-        }
-        let _ = self.apply(inner, event, Some(failure), after);
-        if failure.denied {
-            after.become_access_error();
-        }
-    }
-
-    /// Completes what is due. Returns whether the connection may be closed gracefully then: nothing
-    /// is to be sent or answered.
-    pub(super) fn complete_before_close(self: &Arc<Self>, inner: &Inner) -> bool {
-        if self.shared.complete_due() {
-            // Not all who ask this send next.
-            self.shared.notes.leave(QpNote::Again);
-        }
-        let busy = inner.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
-        !busy
-            && inner.ring.is_empty()
-            && self.shared.sq.lock().is_empty()
-            && self.shared.inbound.lock().is_empty()
-    }
-
-    /// As [`Qp::complete_before_close`], and nothing is left to do before the FIN: the peer has
-    /// answered even a Read that is no request's, and no message of the peer's waits for a region
-    /// to be quiet. Such a message is complete, and what it invalidates is invalid, so its receive
-    /// must not be flushed. The work item completes it, and looks again.
-    fn complete_before_fin(self: &Arc<Self>, inner: &Inner) -> bool {
-        self.complete_before_close(inner)
-            && self.shared.sq.lock().outbound.outstanding() == 0
-            && !inner.conn.as_ref().is_some_and(|conn| {
-                let stream = &conn.stream;
-                stream.sock.with_lock(|sk| {
-                    let part = stream.receiving(sk);
-                    part.is_some_and(|part| part.receiver.lacks() == Lack::Quiet)
-                })
-            })
     }
 
     /// Changes attributes other than queue sizes as a consumer asks, all or nothing. Returns
@@ -394,7 +227,7 @@ impl Qp {
                 self.settle_now(inner, after);
                 let event = QpEvent::Modify {
                     to,
-                    idle: self.complete_before_fin(inner),
+                    idle: inner.complete_before_fin(&self.shared),
                     flushed: inner.ring.is_empty(),
                 };
                 self.apply(inner, event, None, after)?;
@@ -425,7 +258,7 @@ impl Qp {
         self.table.remove(id.num());
         self.shared.flags.destroyed.store(true, Relaxed);
         self.transition(|inner| QpEvent::Destroy {
-            idle: self.complete_before_close(inner) && !Process::current().is_ending(),
+            idle: inner.complete_before_close(&self.shared) && !Process::current().is_ending(),
         });
         self.stop_timers();
         id.send_cq.forget(&id.handle);
@@ -454,13 +287,6 @@ impl Shared {
             return Err(EINVAL);
         }
         Ok(())
-    }
-}
-
-/// Logs a failure that only a defect of this driver can cause.
-fn tell_defect(failure: &Failure) {
-    if let Some(what) = failure.detail.filter(|_| failure.is_defect) {
-        pr_warn_once!("BUG: {what}\n");
     }
 }
 

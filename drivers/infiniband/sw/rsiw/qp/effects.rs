@@ -43,6 +43,7 @@ use crate::{
     },
 };
 use kernel::{
+    pr_warn_once,
     prelude::*,
     sync::{
         atomic::Relaxed,
@@ -178,6 +179,36 @@ impl Qp {
         self.shared.set_state(state);
         self.perform(inner, &effects, failure, after);
         Ok(())
+    }
+
+    /// Ends the stream because of an error of this side.
+    pub(super) fn local_error(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        failure: Failure,
+        after: &mut After,
+    ) {
+        let can_send = inner
+            .conn
+            .as_ref()
+            .is_some_and(|c| c.tx.may_send(&self.shared.flags));
+        let event = QpEvent::LocalError {
+            error: failure.error,
+            in_completion: failure.in_completion,
+            can_send,
+        };
+        tell_defect(&failure);
+        self.shared.flags.ends_of(Cause::here(failure.error));
+        self.shared
+            .counts
+            .count_all([Counter::of_failure(&failure)]);
+        if self.shared.state().sends() {
+            self.shared.id.log_failure(&failure);
+        }
+        let _ = self.apply(inner, event, Some(failure), after);
+        if failure.denied {
+            after.become_access_error();
+        }
     }
 
     fn perform(
@@ -319,5 +350,12 @@ impl Qp {
     fn stop_looking(self: &Arc<Self>, inner: &mut Inner) {
         self.cancel_timer();
         inner.left.remove(QpNote::Timeout);
+    }
+}
+
+/// Logs a failure that only a defect of this driver can cause.
+fn tell_defect(failure: &Failure) {
+    if let Some(what) = failure.detail.filter(|_| failure.is_defect) {
+        pr_warn_once!("BUG: {what}\n");
     }
 }

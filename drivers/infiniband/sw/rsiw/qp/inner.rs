@@ -9,6 +9,7 @@
 use super::{
     direct::KnownEnd,
     rx::Receiving,
+    shared::Shared,
     sq::SqRing,
     stream::Stream,
     tx::TxState, //
@@ -19,14 +20,21 @@ use crate::{
         time::Timer, //
     },
     proto::{
-        drain::Relook,
+        drain::{
+            Relook,
+            Stop, //
+        },
         failure::Failure,
         notes::{
             Noted,
             Notes,
             QpNote, //
         },
-        schedule::Doorbells, //
+        receiver::Lack,
+        schedule::{
+            Actor,
+            Doorbells, //
+        },
     },
 };
 use kernel::{
@@ -81,7 +89,7 @@ pub(super) struct Inner {
     pub(super) relook: Relook,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
     pub(super) left: Notes<QpNote>,
-    /// What failed in [`Qp::send_only`](super::Qp::send_only). Nothing is sent until
+    /// What failed in `Qp::send_only`. Nothing is sent until
     /// [`Qp::settle`](super::Qp::settle) has acted upon it.
     pub(super) failed: Option<Failure>,
     /// The other end of a connection that has ended meanwhile, until somebody drops it who may sleep.
@@ -122,5 +130,60 @@ impl Inner {
     pub(super) fn is_on(&self, stream: &Arc<Stream>) -> bool {
         let conn = self.conn.as_ref();
         conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))
+    }
+
+    /// Transmits until there is nothing more to send, or something else has to be done first.
+    /// Returns `None` without a connection, and while a timer runs for want of memory. The caller
+    /// sets the timer that the FIN may need.
+    #[inline(always)]
+    pub(super) fn send(&mut self, shared: &Shared, actor: Actor, may_wait: bool) -> Option<Stop> {
+        let state = shared.state();
+        let conn = self.conn.as_mut()?;
+        if conn.stream.starves() {
+            return None;
+        }
+        let peer = conn.stream.peer();
+        let (stream, ring) = (&conn.stream, &mut self.ring);
+        let (tx, end) = (&mut conn.tx, peer.as_deref());
+        let stop = tx.run(shared, stream, end, ring, state, may_wait);
+        // The last reference to a stream may not be dropped where nothing may sleep.
+        if let Some(last) = peer.and_then(Arc::into_unique_or_drop) {
+            self.spent_peer = Some(last.into());
+            shared.notes.leave(QpNote::Again);
+        }
+        shared.counts.count_sent(conn.tx.tally(), actor);
+        shared.published.set_taken(ring.taken());
+        shared.published.set_unsent(conn.tx.unsent());
+        Some(stop)
+    }
+
+    /// Completes what is due. Returns whether the connection may be closed gracefully then: nothing
+    /// is to be sent or answered.
+    pub(super) fn complete_before_close(&self, shared: &Shared) -> bool {
+        if shared.complete_due() {
+            // Not all who ask this send next.
+            shared.notes.leave(QpNote::Again);
+        }
+        let busy = self.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
+        !busy
+            && self.ring.is_empty()
+            && shared.sq.lock().is_empty()
+            && shared.inbound.lock().is_empty()
+    }
+
+    /// As [`Inner::complete_before_close`], and nothing is left to do before the FIN: the peer has
+    /// answered even a Read that is no request's, and no message of the peer's waits for a region
+    /// to be quiet. Such a message is complete, and what it invalidates is invalid, so its receive
+    /// must not be flushed. The work item completes it, and looks again.
+    pub(super) fn complete_before_fin(&self, shared: &Shared) -> bool {
+        self.complete_before_close(shared)
+            && shared.sq.lock().outbound.outstanding() == 0
+            && !self.conn.as_ref().is_some_and(|conn| {
+                let stream = &conn.stream;
+                stream.sock.with_lock(|sk| {
+                    let part = stream.receiving(sk);
+                    part.is_some_and(|part| part.receiver.lacks() == Lack::Quiet)
+                })
+            })
     }
 }

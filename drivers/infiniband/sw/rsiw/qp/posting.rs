@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting: doorbells of processes, requests and receives of consumers in the kernel, and requests
-//! that are left to gather.
+//! Posting, and sending what was posted: doorbells of processes, requests and receives of consumers
+//! in the kernel, and requests that are left to gather. Transmission is [`Inner::send`]; here is who
+//! calls it, and what is done when it stops.
 //!
 //! Context: any, but for doorbells, which are rung in process context.
 #![forbid(unsafe_code)]
@@ -21,12 +22,19 @@ use crate::{
         task, //
     },
     proto::{
+        counters::Counter,
+        drain::Stop,
+        notes::QpNote,
         schedule::{
             Actor,
             Reason,
             WORTH, //
         },
-        state::Post, //
+        state::{
+            Post,
+            QpEvent,
+            QpState, //
+        },
     },
 };
 use kernel::{
@@ -110,6 +118,55 @@ impl Qp {
         Ok(())
     }
 
+    /// Sends what was posted, or flushes it.
+    pub(super) fn send_posts(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        self.progress(inner, after);
+        self.flush_posted(inner, after);
+    }
+
+    /// Transmits what can be transmitted; failures of requests and responses change the state.
+    pub(super) fn progress(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        self.settle(inner, after);
+        while let Some(stop) = inner.send(&self.shared, after.actor, true) {
+            self.restart_timer(inner);
+            match stop {
+                Stop::Empty
+                    if self.shared.state() == QpState::Draining
+                        && inner.complete_before_fin(&self.shared) =>
+                {
+                    let _ = self.apply(inner, QpEvent::Drained, None, after);
+                }
+                Stop::Empty | Stop::For(_) => return,
+                Stop::Again => {
+                    self.shared.counts.count(Counter::TxBudget);
+                    return self.urge();
+                }
+                Stop::Failed(failure) => self.local_error(inner, failure, after),
+            }
+        }
+    }
+
+    /// Sets the timer as the FIN needs it, if it does.
+    #[inline]
+    pub(super) fn restart_timer(self: &Arc<Self>, inner: &mut Inner) {
+        let conn = inner.conn.as_mut();
+        if let Some(ms) = conn.and_then(|conn| conn.tx.fin.take_timer()) {
+            self.start_timer(ms);
+        }
+    }
+
+    /// Acts upon a failure that is known already, of [`Qp::send_only`] or of the receiver, before
+    /// anything else is done. Returns whether there was one.
+    pub(super) fn settle(self: &Arc<Self>, inner: &mut Inner, after: &mut After) -> bool {
+        inner.spent_peer = None;
+        let failure = inner.failed.take().or_else(|| self.shared.noted_failure());
+        let is_failure = failure.is_some();
+        if let Some(failure) = failure {
+            self.local_error(inner, failure, after);
+        }
+        is_failure
+    }
+
     /// Posts the requests of a kernel consumer, up to the first bad one; for errors see
     /// [`KernelSq::post`](super::sq::kernel::KernelSq::post). The calling thread sends them if it
     /// holds no spin lock and gets the mutex at once. Otherwise the work item sends or flushes them.
@@ -153,6 +210,32 @@ impl Qp {
             self.send_only(&mut inner, may_wait);
         }
         actor
+    }
+
+    /// Transmits and does nothing else, on the thread of a kernel consumer, which may have locks of
+    /// its own. What changes the state, or calls the consumer, is left to the work item.
+    /// Without `may_wait` nothing is waited for, and what would have to is left to it, too.
+    fn send_only(self: &Arc<Self>, inner: &mut Inner, may_wait: bool) {
+        let stop = inner.send(&self.shared, Actor::Caller, may_wait);
+        self.restart_timer(inner);
+        match stop {
+            // The FIN may be due.
+            Some(Stop::Empty) if self.shared.state() == QpState::Draining => {
+                self.shared.notes.leave(QpNote::Again);
+            }
+            None | Some(Stop::Empty | Stop::For(_)) => {}
+            Some(Stop::Again) => {
+                if may_wait {
+                    self.shared.counts.count(Counter::TxBudget);
+                }
+                self.shared.notes.leave(QpNote::Again);
+            }
+            Some(Stop::Failed(failure)) => {
+                inner.failed = Some(failure);
+                self.shared.notes.leave(QpNote::Again);
+            }
+        }
+        self.ring_if_noted();
     }
 
     /// Posts the receives of a kernel consumer, up to the first bad one. Fails as

@@ -195,7 +195,7 @@ impl Qp {
             QpNote::Timeout => {
                 if let Some(conn) = &mut inner.conn {
                     if conn.tx.fin.expired(&conn.stream.sock) {
-                        return self.restart_timer(&mut conn.tx.fin);
+                        return self.restart_timer(inner);
                     }
                 }
                 if self.shared.state() == QpState::Draining {
@@ -213,7 +213,7 @@ impl Qp {
 
     fn act_upon_socket(self: &Arc<Self>, inner: &mut Inner, seen: &Seen, after: &mut After) {
         if seen.fin {
-            let idle = !seen.cut && self.complete_before_close(inner);
+            let idle = !seen.cut && inner.complete_before_close(&self.shared);
             self.feed(inner, QpEvent::PeerFin { idle }, after);
         }
         match (seen.breach, seen.closed) {
