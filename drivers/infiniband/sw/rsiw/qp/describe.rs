@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is reported of a queue pair: its attributes, a snapshot of its connection, and what `rdma
-//! resource show qp -dd` shows beyond what the core knows.
+//! What observers may see of a queue pair: its attributes, a snapshot of its connection, and what
+//! `rdma resource show qp -dd` shows beyond what the core knows.
 //!
-//! Any process may ask for the latter, and the core does not say who does. So nothing is reported
-//! that helps to forge what a peer sends, such as numbers of TCP and of messages.
+//! Any process may ask for the last, and the core does not say who does. So nothing is reported that
+//! helps to forge what a peer sends, such as numbers of TCP and of messages. Of what spin locks
+//! protect, observers see a word ([`Watch`]), and of what belongs to the queue pair's mutex, what is
+//! [`Published`](super::published::Published).
 //!
 //! Context: process; takes no lock of those who post, send, receive or complete.
 #![forbid(unsafe_code)]
@@ -12,7 +14,7 @@
 use super::{
     polling::Poller,
     shared::Shared,
-    sq::UnderWay,
+    sq::Sq,
     stream::Stream,
     Qp, //
 };
@@ -29,9 +31,15 @@ use crate::{
         },
     },
     proto::{
+        reads::{
+            Inbound,
+            InboundReads, //
+        },
         state::QpState,
         transport::is_empty, //
     },
+    queue::rq::Rq,
+    watched::Watch, //
 };
 use kernel::{
     prelude::*,
@@ -122,29 +130,79 @@ fn verbs_state(state: QpState) -> IbQpState {
     }
 }
 
+/// What is told of the requests under way to those who do not have their lock.
+struct UnderWay {
+    requests: u32,
+    /// Reads and Atomic Operations among them that wait for a response.
+    reads: u32,
+    ord: u32,
+    /// Transmission waits until fewer are under way.
+    stalled: bool,
+}
+
+impl Watch for Sq {
+    /// The number of requests, 32 bits; then Reads, 16; ORD, 15; and whether transmission waits.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        let requests = self.len() as u64; // CAST: at most the depth, 32 bits.
+        let reads = self.outbound.outstanding() as u64; // CAST: ORD and one, at most.
+        let ord = self.ord as u64; // CAST: at most 128.
+        requests | reads << 32 | ord << 48 | u64::from(self.is_stalled()) << 63
+    }
+}
+
+impl UnderWay {
+    /// Takes a word of [`Sq`] apart.
+    fn of(word: u64) -> Self {
+        Self {
+            // CAST: the lower half.
+            requests: word as u32,
+            reads: u32::from((word >> 32) as u16), // CAST: 16 bits, as above.
+            ord: u32::from((word >> 48) as u16 & 0x7fff), // CAST: as above.
+            stalled: word >> 63 != 0,
+        }
+    }
+}
+
+impl Watch for InboundReads<KVec<Inbound>> {
+    /// How many there are.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.len() as u64 // CAST: IRD at most.
+    }
+}
+
+impl Watch for Option<Rq> {
+    /// The number of slots.
+    #[inline(always)]
+    fn word(&self) -> u64 {
+        self.as_ref().map_or(0, |rq| rq.len() as u64) // CAST: at most [`MAX_WR`].
+    }
+}
+
 /// What a connection looked like at one moment.
-pub(super) struct Sight {
-    pub(super) crc: bool,
+struct Sight {
+    crc: bool,
     /// It has TLS below MPA.
-    pub(super) tls: bool,
+    tls: bool,
     /// This side's FPDUs have markers.
-    pub(super) markers: bool,
+    markers: bool,
     /// Whether messages go past TCP at this moment, from this side and to it.
-    pub(super) direct: (bool, bool),
+    direct: (bool, bool),
     /// The number of the other end's queue pair, if it is on this host.
-    pub(super) peer: Option<u32>,
-    pub(super) mss: u32,
+    peer: Option<u32>,
+    mss: u32,
     /// Octets sent and not acknowledged.
-    pub(super) unacked: u32,
+    unacked: u32,
     /// Octets written and not sent.
-    pub(super) unsent: u32,
+    unsent: u32,
     /// Octets received and not read.
-    pub(super) unread: u32,
+    unread: u32,
 }
 
 impl Stream {
     /// Takes a snapshot. TCP's numbers are read without its lock.
-    pub(super) fn sight(&self) -> Sight {
+    fn sight(&self) -> Sight {
         let past = |from: &TcpSocket, to: &TcpSocket| {
             is_empty(from.numbers().write_seq, to.numbers().copied_seq)
         };

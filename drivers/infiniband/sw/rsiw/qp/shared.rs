@@ -60,10 +60,7 @@ use crate::{
         },
     },
     queue::rq::Rq,
-    watched::{
-        Watch,
-        Watched, //
-    },
+    watched::Watched,
     wire::ddp::Msn, //
 };
 use kernel::{
@@ -92,22 +89,6 @@ pub(super) struct RemoteEnd {
     pub(super) code: u16,
     /// The Read Request or Atomic Request that it refuses.
     pub(super) read: Option<Msn>,
-}
-
-impl Watch for InboundReads<KVec<Inbound>> {
-    /// How many there are.
-    #[inline(always)]
-    fn word(&self) -> u64 {
-        self.len() as u64 // CAST: IRD at most.
-    }
-}
-
-impl Watch for Option<Rq> {
-    /// The number of slots.
-    #[inline(always)]
-    fn word(&self) -> u64 {
-        self.as_ref().map_or(0, |rq| rq.len() as u64) // CAST: at most [`MAX_WR`].
-    }
 }
 
 /// What is read and written without a lock.

@@ -33,8 +33,7 @@ use crate::{
         },
         sends::Sends,
     },
-    queue::sgl::SgList,
-    watched::Watch,
+    queue::sgl::SgList, //
 };
 use ::kernel::{
     alloc::Flags,
@@ -169,40 +168,6 @@ pub(super) type Records = KVVec<Record<Work, Fault>>;
 
 /// Send requests under way.
 pub(super) type Sq = Sends<Records, KVec<OutboundRead>>;
-
-/// What is told of the requests under way to those who do not have their lock.
-pub(super) struct UnderWay {
-    pub(super) requests: u32,
-    /// Reads and Atomic Operations among them that wait for a response.
-    pub(super) reads: u32,
-    pub(super) ord: u32,
-    /// Transmission waits until fewer are under way.
-    pub(super) stalled: bool,
-}
-
-impl Watch for Sq {
-    /// The number of requests, 32 bits; then Reads, 16; ORD, 15; and whether transmission waits.
-    #[inline(always)]
-    fn word(&self) -> u64 {
-        let requests = self.len() as u64; // CAST: at most the depth, 32 bits.
-        let reads = self.outbound.outstanding() as u64; // CAST: ORD and one, at most.
-        let ord = self.ord as u64; // CAST: at most 128.
-        requests | reads << 32 | ord << 48 | u64::from(self.is_stalled()) << 63
-    }
-}
-
-impl UnderWay {
-    /// Takes a word of [`Sq`] apart.
-    pub(super) fn of(word: u64) -> Self {
-        Self {
-            // CAST: the lower half.
-            requests: word as u32,
-            reads: u32::from((word >> 32) as u16), // CAST: 16 bits, as above.
-            ord: u32::from((word >> 48) as u16 & 0x7fff), // CAST: as above.
-            stalled: word >> 63 != 0,
-        }
-    }
-}
 
 /// Makes room for `depth` requests under way, in memory that is allocated with `flags`.
 pub(super) fn records(depth: u32, flags: Flags) -> Result<Records> {
