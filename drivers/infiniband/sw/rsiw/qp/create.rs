@@ -351,7 +351,8 @@ impl Qp {
         let num = match table.insert(qp.clone(), flags) {
             Ok(num) => num,
             Err(e) => {
-                qp.discard();
+                qp.forget_offers();
+                qp.shared.id.pd.leave();
                 return Err(e);
             }
         };
@@ -389,11 +390,5 @@ impl Qp {
             poller.describe(&mut resp);
         }
         udata.respond(&resp)
-    }
-
-    /// Undoes what creation did outside the object itself.
-    fn discard(&self) {
-        self.forget_offers();
-        self.shared.id.pd.leave();
     }
 }

@@ -272,7 +272,7 @@ impl Qp {
         if effects.flush_rq {
             self.shared.flush_rq(&mut after.notify.recv);
             self.look_again(inner, Relook::FIRST);
-            after.last_wqe |= self.tell_last_wqe(inner);
+            after.last_wqe |= inner.tell_last_wqe(&self.shared);
         }
         if effects.renew {
             self.shared.sq.lock().renew();
@@ -288,23 +288,6 @@ impl Qp {
             // find a manager that is still to be told of this, and tell it something else.
             after.close = self.shared.set_aside.take().map(|manager| (end, manager));
         }
-    }
-
-    /// Returns whether to report that the QP takes no more receives of a shared queue, and that
-    /// those it had taken are flushed (T-16). The caller does so.
-    ///
-    /// A process is told once between connections: it could have the QP enter Error as often as it
-    /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
-    /// waits for an event each time that it drains the QP.
-    fn tell_last_wqe(&self, inner: &mut Inner) -> bool {
-        if self.shared.state() != QpState::Error
-            || self.shared.id.srq.is_none()
-            || self.shared.flags.destroyed.load(Relaxed)
-        {
-            return false;
-        }
-        let is_told = core::mem::replace(&mut inner.last_wqe_told, true);
-        !is_told || self.shared.id.is_of_kernel()
     }
 
     /// Takes the connection apart. Returns the receive of a message that was not complete.

@@ -35,11 +35,15 @@ use crate::{
             Actor,
             Doorbells, //
         },
+        state::QpState, //
     },
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// A connection, while TCP belongs to the QP.
@@ -185,5 +189,22 @@ impl Inner {
                     part.is_some_and(|part| part.receiver.lacks() == Lack::Quiet)
                 })
             })
+    }
+
+    /// Returns whether to report that the QP takes no more receives of a shared queue, and that
+    /// those it had taken are flushed (T-16). The caller does so.
+    ///
+    /// A process is told once between connections: it could have the QP enter Error as often as it
+    /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
+    /// waits for an event each time that it drains the QP.
+    pub(super) fn tell_last_wqe(&mut self, shared: &Shared) -> bool {
+        if shared.state() != QpState::Error
+            || shared.id.srq.is_none()
+            || shared.flags.destroyed.load(Relaxed)
+        {
+            return false;
+        }
+        let is_told = core::mem::replace(&mut self.last_wqe_told, true);
+        !is_told || shared.id.is_of_kernel()
     }
 }

@@ -84,8 +84,8 @@ impl QpIdentity {
         self.find(stag, self.pd.id(), (want, of_window), addr, len)
     }
 
-    /// As [`QpIdentity::access`] for the sink of a Read of ours, which may be a window that the peer may
-    /// write to (V-ACC-13).
+    /// As [`QpIdentity::access`] for the sink of a Read of ours, which may be a window that the peer
+    /// may write to (V-ACC-13).
     pub(super) fn access_sink(
         &self,
         stag: Stag,

@@ -13,6 +13,7 @@ use super::{
         NewRings,
         Offers, //
     },
+    shared::Shared,
     sq::{
         records,
         user::Posted,
@@ -74,8 +75,8 @@ impl Qp {
         let more = cap.max_send_sge > id.cap.max_send_sge
             || cap.max_recv_sge > id.cap.max_recv_sge
             || cap.max_inline_data > id.cap.max_inline_data;
-        let shared = id.srq.is_some() && cap.max_recv_wr != 0;
-        if more || shared || cap.max_send_wr > MAX_WR || cap.max_recv_wr > MAX_WR {
+        let beside_srq = id.srq.is_some() && cap.max_recv_wr != 0;
+        if more || beside_srq || cap.max_send_wr > MAX_WR || cap.max_recv_wr > MAX_WR {
             return Err(EINVAL);
         }
         let mut new_sq = posted.another(cap.max_send_wr)?;
@@ -114,7 +115,7 @@ impl Qp {
         let step = asked.step()?;
         let mut offered = rings.offered.lock();
         let made = &mut offered.made;
-        let Some(new) = made.take_step(step, || self.make_rings(&asked, udata))? else {
+        let Some(new) = made.take_step(step, || self.shared.make_rings(&asked, udata))? else {
             return Ok(());
         };
         // First, and never taken back, as in `resize`.
@@ -128,11 +129,61 @@ impl Qp {
         Ok(())
     }
 
+    /// Goes on in other rings with what was posted, and returns the old ones; likewise with `word`.
+    fn move_to(
+        &self,
+        sq: SharedRing<own::Sqe>,
+        rq: Option<SharedRing<own::Rqe>>,
+        word: &mut Option<SharedWord>,
+    ) -> Result<(Moving<own::Sqe>, Option<Moving<own::Rqe>>, Posted)> {
+        let shared = &self.shared;
+        // Receives may be taken at any time, requests only under this mutex.
+        let mut inner = self.inner.lock();
+        let view = Posted::Own(sq.clone());
+        let queue = inner.ring.own()?;
+        let mut sends = queue.moving_to(sq)?;
+        let mut recvs = rq
+            .map(|rq| shared.with_own_rq(|queue| queue.moving_to(rq)))
+            .transpose()?;
+        if let Some(recvs) = &mut recvs {
+            recvs.copy(|| shared.with_own_rq(|queue| queue.taken()))?;
+            // Both queues exist: nothing fails from here on.
+            while !shared.with_own_rq(|queue| queue.go_on_in(recvs))? {
+                recvs.forget(shared.with_own_rq(|queue| queue.taken())?);
+            }
+            shared.with_own_rq(|queue| queue.tell_by(word))?;
+        }
+        queue.go_on_in(&mut sends);
+        let rings = shared.id.consumer.rings().ok_or(EOPNOTSUPP)?;
+        let seen = core::mem::replace(&mut *rings.posted.lock(), view);
+        drop(inner);
+        Ok((sends, recvs, seen))
+    }
+
+    /// Makes room for `depth` requests under way, in memory allocated with `flags`. Returns what is
+    /// not used any more.
+    fn make_room(&self, depth: u32, flags: Flags) -> Result<Records> {
+        let larger = records(depth, flags)?;
+        // Whoever has the mutex is alone in growing, and in beginning requests.
+        let _inner = self.inner.lock();
+        if let Some(unused) = self.shared.sq.lock().grow(larger) {
+            return Ok(unused);
+        }
+        loop {
+            let moved = self.shared.sq.lock().move_some(AT_A_TIME);
+            if let Some(old) = moved {
+                return Ok(old);
+            }
+        }
+    }
+}
+
+impl Shared {
     /// Makes the rings that a process asks for, and tells it how to map them.
     fn make_rings(&self, asked: &ResizeQpReq, udata: &mut Udata<'_>) -> Result<NewRings> {
-        let id = &self.shared.id;
-        let shared = id.srq.is_some() && asked.num_rqe != 0;
-        if shared || asked.num_sqe > MAX_WR || asked.num_rqe > MAX_WR {
+        let id = &self.id;
+        let beside_srq = id.srq.is_some() && asked.num_rqe != 0;
+        if beside_srq || asked.num_sqe > MAX_WR || asked.num_rqe > MAX_WR {
             return Err(EINVAL);
         }
         let loaded = id.dev.queues().loaded();
@@ -162,58 +213,11 @@ impl Qp {
         })
     }
 
-    /// Goes on in other rings with what was posted, and returns the old ones; likewise with `word`.
-    fn move_to(
-        &self,
-        sq: SharedRing<own::Sqe>,
-        rq: Option<SharedRing<own::Rqe>>,
-        word: &mut Option<SharedWord>,
-    ) -> Result<(Moving<own::Sqe>, Option<Moving<own::Rqe>>, Posted)> {
-        // Receives may be taken at any time, requests only under this mutex.
-        let mut inner = self.inner.lock();
-        let view = Posted::Own(sq.clone());
-        let queue = inner.ring.own()?;
-        let mut sends = queue.moving_to(sq)?;
-        let mut recvs = rq
-            .map(|rq| self.with_own_rq(|queue| queue.moving_to(rq)))
-            .transpose()?;
-        if let Some(recvs) = &mut recvs {
-            recvs.copy(|| self.with_own_rq(|queue| queue.taken()))?;
-            // Both queues exist: nothing fails from here on.
-            while !self.with_own_rq(|queue| queue.go_on_in(recvs))? {
-                recvs.forget(self.with_own_rq(|queue| queue.taken())?);
-            }
-            self.with_own_rq(|queue| queue.tell_by(word))?;
-        }
-        queue.go_on_in(&mut sends);
-        let rings = self.shared.id.consumer.rings().ok_or(EOPNOTSUPP)?;
-        let seen = core::mem::replace(&mut *rings.posted.lock(), view);
-        drop(inner);
-        Ok((sends, recvs, seen))
-    }
-
     /// Calls `act` with the receive queue of a process with own rings.
     fn with_own_rq<R>(&self, act: impl FnOnce(&mut UserRq<own::Rqe>) -> R) -> Result<R> {
-        match &mut *self.shared.rq.lock() {
+        match &mut *self.rq.lock() {
             Some(rq) => Ok(act(rq.own()?)),
             None => Err(EOPNOTSUPP),
-        }
-    }
-
-    /// Makes room for `depth` requests under way, in memory allocated with `flags`. Returns what is
-    /// not used any more.
-    fn make_room(&self, depth: u32, flags: Flags) -> Result<Records> {
-        let larger = records(depth, flags)?;
-        // Whoever has the mutex is alone in growing, and in beginning requests.
-        let _inner = self.inner.lock();
-        if let Some(unused) = self.shared.sq.lock().grow(larger) {
-            return Ok(unused);
-        }
-        loop {
-            let moved = self.shared.sq.lock().move_some(AT_A_TIME);
-            if let Some(old) = moved {
-                return Ok(old);
-            }
         }
     }
 }

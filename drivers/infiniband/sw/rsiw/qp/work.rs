@@ -264,7 +264,11 @@ impl Qp {
     pub(super) fn queue(self: &Arc<Self>, actor: Actor) {
         match actor {
             Actor::Urgent => self.urge(),
-            Actor::Patient => self.queue_patient(),
+            Actor::Patient => {
+                let patient = &self.shared.id.dev.queues().patient;
+                // As in [`Qp::urge`].
+                let _ = patient.enqueue::<_, SENDS>(self.clone());
+            }
             Actor::Later => ShortTimer::start(self, GATHER_US),
             Actor::Caller => {}
         }
@@ -282,17 +286,6 @@ impl Qp {
             .queues()
             .data
             .enqueue::<_, ACTS>(self.clone());
-    }
-
-    fn queue_patient(self: &Arc<Self>) {
-        // As above.
-        let _ = self
-            .shared
-            .id
-            .dev
-            .queues()
-            .patient
-            .enqueue::<_, SENDS>(self.clone());
     }
 
     /// Leaves a note for the work item. What goes with it is in its slot already.
