@@ -2,7 +2,7 @@
 /*
  * errors: every status of a completion and every asynchronous event that verbs
  * can provoke, each at its own cause, at the right side, once, and nothing
- * else.
+ * else; of what is refused no octet goes through.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +13,10 @@
 #include "raw.h"
 
 #define LEN 4096
+#define HERE 0x11
+#define THERE 0x5c
+/* What a key is changed by, so that it is that of nothing. */
+#define GARBAGE 0x5a5a00
 #define NO_EVENT ((enum ibv_event_type)-1)
 
 static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
@@ -24,7 +28,11 @@ static struct ibv_pd *other;		/* another PD */
 
 static void begin(int rights, bool other_pd)
 {
-	both_connect(&b, &listener, &where, &attr, &attr);
+	static const struct ep_attr active = { .send_wr = 16, .recv_wr = 16, .inline_data = 80 };
+
+	memset(mem, HERE, LEN);
+	memset(mem + LEN, THERE, 3 * LEN);
+	both_connect(&b, &listener, &where, &active, &attr);
 	here = ep_reg(&b.a, mem, LEN, IBV_ACCESS_LOCAL_WRITE);
 	there = ibv_reg_mr(other_pd ? other : b.p.pd, mem + 2 * LEN, 2 * LEN,
 			   rights);
@@ -35,7 +43,8 @@ static void begin(int rights, bool other_pd)
 static void end(void)
 {
 	CHECK_SYS(ibv_dereg_mr(here));
-	CHECK_SYS(ibv_dereg_mr(there));
+	if (there)
+		CHECK_SYS(ibv_dereg_mr(there));
 	both_destroy(&b);
 }
 
@@ -64,11 +73,11 @@ static void over(enum ibv_event_type a, enum ibv_event_type p)
 
 static void status(struct ibv_cq *cq, enum ibv_wc_status want)
 {
-	struct ibv_wc wc = { .status = 0 };
+	struct ibv_wc wc;
 
-	expect(ep_poll(cq, &wc, EP_EVENT_MS) && wc.status == want,
-	       "%s instead of %s", ibv_wc_status_str(wc.status),
-	       ibv_wc_status_str(want));
+	if (expect(ep_poll(cq, &wc, EP_EVENT_MS), "no completion"))
+		expect(wc.status == want, "%s instead of %s",
+		       ibv_wc_status_str(wc.status), ibv_wc_status_str(want));
 }
 
 static int request(enum ibv_wr_opcode op, uint32_t len, uint64_t raddr,
@@ -83,34 +92,101 @@ struct target {
 	bool other_pd;
 	int64_t offset;
 	uint32_t key;			/* to be changed in the key */
-	bool wrap;
+	bool wrap, no_key, gone;
 };
 
 static const struct target targets[] = {
 	{ "V-AE-16 P-RDMAP-22 Write to an invalid STag",
-	  "V-AE-25 V-WC-5 Read of an invalid STag", ALL_ACCESS, .key = 0x5a5a00 },
-	{ "V-AE-17 Write behind the end",
-	  "V-AE-25 V-WC-5 Read behind the end", ALL_ACCESS, .offset = 2 * LEN - 1 },
-	{ "V-AE-18 V-ACC-6 Write without the right",
-	  "V-AE-25 V-WC-5 V-ACC-7 Read without the right",
+	  "V-AE-25 V-WC-5 Read of an invalid STag", ALL_ACCESS, .key = GARBAGE },
+	{ "V-STAG-5 Write with another key", "V-STAG-5 Read with another key",
+	  ALL_ACCESS, .key = 1 },
+	/* No Write to it leaves this host. */
+	{ NULL, "V-STAG0-4 Read of STag 0", ALL_ACCESS, .no_key = true },
+	{ "V-ACC-18 Write to a region that is gone",
+	  "V-ACC-18 Read of a region that is gone", ALL_ACCESS, .gone = true },
+	{ "V-ACC-14 Write before the beginning",
+	  "V-ACC-14 Read before the beginning", ALL_ACCESS, .offset = -1 },
+	{ "V-AE-17 V-ACC-14 V-SEC-3 S-5042-3 Write behind the end",
+	  "V-AE-25 V-WC-5 V-ACC-14 Read behind the end", ALL_ACCESS, .offset = 2 * LEN - 1 },
+	{ "V-AE-18 V-ACC-6 S-5042-5 Write without the right",
+	  "V-AE-25 V-WC-5 V-ACC-7 V-SEC-4 S-5042-5 Read without the right",
 	  .rights = IBV_ACCESS_LOCAL_WRITE },
-	{ "V-AE-19 V-PD-4 Write to another PD",
-	  "V-AE-25 V-WC-5 V-PD-4 Read of another PD", ALL_ACCESS, .other_pd = true },
+	{ "V-AE-19 V-PD-4 S-5042-1 Write to another PD",
+	  "V-AE-25 V-WC-5 V-PD-4 S-5042-1 Read of another PD", ALL_ACCESS, .other_pd = true },
 	{ "V-AE-20 V-ACC-15 Write that wraps",
 	  "V-AE-25 V-WC-5 V-ACC-15 Read that wraps", ALL_ACCESS, .wrap = true },
 };
 
+/* No octet has gone through. */
+static void untouched(void)
+{
+	int i;
+
+	for (i = 0; i < 4 * LEN; i++)
+		if (!expect(mem[i] == (i < LEN ? HERE : THERE), "octet %d was written", i))
+			return;
+}
+
 static void remote(const struct target *t, bool read)
 {
+	uint32_t rkey;
 	uint64_t to;
 
 	part("%s", read ? t->read : t->write);
 	begin(t->rights, t->other_pd);
 	to = t->wrap ? UINT64_MAX : (uintptr_t)(mem + 2 * LEN) + t->offset;
-	CHECK_SYS(request(read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 64, to,
-			  there->rkey ^ t->key));
+	rkey = t->no_key ? 0 : there->rkey ^ t->key;
+	if (t->gone) {
+		CHECK_SYS(ibv_dereg_mr(there));
+		there = NULL;
+	}
+	CHECK_SYS(request(read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 64, to, rkey));
 	status(b.a.scq, read ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
 	over(read ? NO_EVENT : IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+	untouched();
+	end();
+}
+
+/* Inline data is copied by the library, from as many elements as one likes. */
+static void inline_of_many(void)
+{
+	struct ibv_sge sge[10];
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = 1, .sg_list = sge, .num_sge = COUNT(sge), .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+	};
+	unsigned int i;
+
+	for (i = 0; i < COUNT(sge); i++)
+		sge[i] = (struct ibv_sge){ (uintptr_t)mem, 8, 0 };
+	CHECK_SYS(ibv_post_send(b.a.id->qp, &wr, &bad));
+	status(b.a.scq, IBV_WC_SUCCESS);
+}
+
+/* What is right, or not looked at, works; what is behind it arrives. */
+static void good_requests(void)
+{
+	uint64_t to = (uintptr_t)mem + 2 * LEN;
+	int i;
+
+	part("V-WC-1 Write, Read and inline data");
+	begin(ALL_ACCESS, false);
+	for (i = 0; i < 2; i++)
+		CHECK_SYS(ep_post_recv(&b.p, i, mem + 3 * LEN, LEN, there->lkey));
+	CHECK_SYS(request(IBV_WR_RDMA_WRITE, LEN, to, there->rkey));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	CHECK_SYS(request(IBV_WR_RDMA_READ, LEN, to, there->rkey));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	expect(!memcmp(mem, mem + 2 * LEN, LEN), "other octets");
+	inline_of_many();
+	status(b.p.rcq, IBV_WC_SUCCESS);
+	part("V-ACC-16 V-ORD-14 V-WR-15 Write and Read of nothing");
+	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 0, to, there->rkey ^ GARBAGE));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	CHECK_SYS(request(IBV_WR_RDMA_READ, 0, to, there->rkey ^ GARBAGE));
+	status(b.a.scq, IBV_WC_SUCCESS);
+	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
+	status(b.p.rcq, IBV_WC_SUCCESS);
 	end();
 }
 
@@ -185,7 +261,7 @@ static void receives(void)
 	end();
 	begin(ALL_ACCESS, false);
 	receive("V-WC-6 receive with an invalid STag", at, LEN,
-		there->lkey ^ 0x5a5a00, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
+		there->lkey ^ GARBAGE, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
 	begin(ALL_ACCESS, false);
 	receive("V-WC-7 receive beyond the region", at + 2 * LEN - 1, LEN,
 		there->lkey, IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_FATAL);
@@ -204,9 +280,9 @@ static void receives(void)
 	CHECK_SYS(ibv_dereg_mr(foreign));
 }
 
-/* A bad send: its side is told by the completion; the rest is flushed. */
-static void send_(const char *name, struct ibv_sge *sge, int n,
-		  enum ibv_wc_status want)
+/* A bad request: its side is told by the completion; the rest is flushed. */
+static void bad_request(const char *name, enum ibv_wr_opcode op, struct ibv_sge sge,
+			uint32_t rkey, struct ibv_mr *only_read)
 {
 	struct ibv_send_wr wr[3], *bad;
 	int i;
@@ -215,38 +291,74 @@ static void send_(const char *name, struct ibv_sge *sge, int n,
 	for (i = 0; i < 3; i++)
 		wr[i] = (struct ibv_send_wr){
 			.wr_id = i, .next = i < 2 ? &wr[i + 1] : NULL,
-			.sg_list = sge, .num_sge = n, .opcode = IBV_WR_SEND,
+			.sg_list = &sge, .num_sge = 1, .opcode = op,
+			.wr.rdma = { (uintptr_t)mem + 2 * LEN, rkey },
 		};
 	CHECK_SYS(ibv_post_send(b.a.id->qp, wr, &bad));
-	status(b.a.scq, want);
+	status(b.a.scq, IBV_WC_LOC_PROT_ERR);
 	status(b.a.scq, IBV_WC_WR_FLUSH_ERR);
 	status(b.a.scq, IBV_WC_WR_FLUSH_ERR);
 	over(NO_EVENT, IBV_EVENT_QP_FATAL);
+	untouched();
+	CHECK_SYS(ibv_dereg_mr(only_read));
 	end();
 }
 
-static void sends(void)
-{
-	struct ibv_mr *foreign = ibv_reg_mr(other, mem, LEN, ALL_ACCESS);
-	struct ibv_sge sge = { (uintptr_t)mem, 64, 0 };
+/* What is wrong of the local element, or that nobody is at the other end. */
+enum fault { UNKNOWN, ZERO, FOREIGN, BEYOND, WRAPS, ONLY_READ, NOBODY };
 
-	begin(ALL_ACCESS, false);
-	sge.lkey = here->lkey ^ 0x5a5a00;
-	send_("V-WC-6 V-ST-26 Send with an invalid STag", &sge, 1,
-	      IBV_WC_LOC_PROT_ERR);
-	begin(ALL_ACCESS, false);
-	sge.lkey = 0;
-	send_("V-STAG0-3 Send with STag 0", &sge, 1, IBV_WC_LOC_PROT_ERR);
-	begin(ALL_ACCESS, false);
-	sge.lkey = foreign->lkey;
-	send_("V-WC-9 V-PD-4 Send from another PD", &sge, 1,
-	      IBV_WC_LOC_PROT_ERR);
-	begin(ALL_ACCESS, false);
-	sge = (struct ibv_sge){ (uintptr_t)mem + LEN - 1, 2, here->lkey };
-	send_("V-WC-7 Send beyond the region", &sge, 1, IBV_WC_LOC_PROT_ERR);
-	begin(ALL_ACCESS, false);
-	sge = (struct ibv_sge){ UINT64_MAX, 2, here->lkey };
-	send_("V-WC-10 Send that wraps", &sge, 1, IBV_WC_LOC_PROT_ERR);
+static void bad_requests(void)
+{
+	static const struct {
+		const char *name;
+		enum ibv_wr_opcode op;
+		enum fault fault;
+	} list[] = {
+		{ "V-WC-6 V-ST-26 V-WR-21 Send with an invalid STag", IBV_WR_SEND, UNKNOWN },
+		{ "V-WC-6 V-WR-21 Write with an invalid STag", IBV_WR_RDMA_WRITE, UNKNOWN },
+		{ "V-STAG0-8 Write to STag 0", IBV_WR_RDMA_WRITE, NOBODY },
+		{ "V-WC-6 Read into an invalid STag", IBV_WR_RDMA_READ, UNKNOWN },
+		{ "V-WC-8 Read into a region that is only read", IBV_WR_RDMA_READ, ONLY_READ },
+		{ "V-STAG0-3 Send with STag 0", IBV_WR_SEND, ZERO },
+		{ "V-WC-9 V-PD-4 Send from another PD", IBV_WR_SEND, FOREIGN },
+		{ "V-WC-7 Send beyond the region", IBV_WR_SEND, BEYOND },
+		{ "V-WC-10 Send that wraps", IBV_WR_SEND, WRAPS },
+	};
+	struct ibv_mr *foreign = ibv_reg_mr(other, mem, LEN, ALL_ACCESS), *only_read;
+	struct ibv_sge sge;
+	unsigned int i;
+	uint32_t rkey;
+
+	for (i = 0; i < COUNT(list); i++) {
+		begin(ALL_ACCESS, false);
+		only_read = ep_reg(&b.a, mem, LEN, 0);
+		sge = (struct ibv_sge){ (uintptr_t)mem, 64, here->lkey };
+		rkey = there->rkey;
+		switch (list[i].fault) {
+		case UNKNOWN:
+			sge.lkey ^= GARBAGE;
+			break;
+		case ZERO:
+			sge.lkey = 0;
+			break;
+		case FOREIGN:
+			sge.lkey = foreign->lkey;
+			break;
+		case BEYOND:
+			sge.addr += LEN - 1;
+			break;
+		case WRAPS:
+			sge.addr = UINT64_MAX;
+			break;
+		case ONLY_READ:
+			sge.lkey = only_read->lkey;
+			break;
+		case NOBODY:
+			rkey = 0;
+			break;
+		}
+		bad_request(list[i].name, list[i].op, sge, rkey, only_read);
+	}
 	CHECK_SYS(ibv_dereg_mr(foreign));
 }
 
@@ -268,7 +380,7 @@ static void invalidations(void)
 	const enum ibv_event_type access = IBV_EVENT_QP_ACCESS_ERR;
 
 	invalidation("V-WC-13 V-INV-11 V-INV-12 invalidation of an unknown STag",
-		     ALL_ACCESS, false, 0x5a5a00, access);
+		     ALL_ACCESS, false, GARBAGE, access);
 	invalidation("V-WC-13 V-INV-9 invalidation with another key", ALL_ACCESS, false,
 		     1, access);
 	invalidation("V-WC-12 V-INV-10 invalidation without remote rights",
@@ -399,11 +511,13 @@ static void run(void)
 	other = ibv_alloc_pd(listener.id->verbs);
 	CHECK(other, "alloc PD: %m");
 	mem = ep_pages(4 * LEN);
+	good_requests();
 	for (i = 0; i < 2 * COUNT(targets); i++)
-		remote(&targets[i / 2], i & 1);
+		if (i & 1 || targets[i / 2].write)
+			remote(&targets[i / 2], i & 1);
 	enables();
 	receives();
-	sends();
+	bad_requests();
 	invalidations();
 	overflow();
 	forged("V-WC-3 T-3 an unknown operation", 11, 99, IBV_WC_LOC_QP_OP_ERR);

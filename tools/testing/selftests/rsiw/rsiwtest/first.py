@@ -7,6 +7,6 @@ FIRST = (
     "resources", "params", "counters", "traces",
     "rping-wire-v4", "rping-loopback-v6", "perftest-ipv6",
     "ucmatose-10", "rdma-client-server",
-    "integrity-small", "access", "srq", "library",
+    "integrity-small", "errors", "srq", "library",
     "kverbs-reg", "unplug-rdma-link-del",
 )

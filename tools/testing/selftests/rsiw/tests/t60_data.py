@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Contents, rights and order: our own programs on both paths."""
+"""Contents and order: our own programs on both paths."""
 
 from rsiwtest.core import test
 
@@ -53,12 +53,6 @@ def notify(t):
     for path in t.topo.paths:
         with t.sub(path.name):
             t.own("integrity", path, "--only", "notify")
-
-
-@test("access", cost=12)
-def access(t):
-    """Wrong keys, bounds, rights and sizes: refused, told in time."""
-    t.own("access", t.topo.wire)
 
 
 @test("dereg", cost=10)

@@ -52,7 +52,7 @@ def data(t):
     path = t.topo.wire
     with t.loaded_with("direct=2"):
         for part in (t60_data.split, t60_data.random, t60_data.small,
-                     t60_data.notify, t60_data.access, t60_data.dereg):
+                     t60_data.notify, t60_data.dereg):
             part(t)
         # Events of both sides are looked for at one device.
         for name, where in (("errors", t.topo.loopback), ("depths", path),
