@@ -6,40 +6,14 @@
 #ifndef RSIW_WIRE_H
 #define RSIW_WIRE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-/* Octets that an FPDU has beside its ULPDU, at most. */
-#define WIRE_EXTRA 9
-
-enum wire_opcode {
-	WIRE_WRITE = 0,
-	WIRE_READ_REQUEST = 1,
-	WIRE_READ_RESPONSE = 2,
-	WIRE_SEND = 3,
-	WIRE_SEND_INV = 4,
-	WIRE_TERMINATE = 7,
-};
+#include "fpdu.h"
 
 /* Connects and sends a Request of revision 1; the Reply is yet to be read. */
 int wire_connect(const char *addr, uint16_t port);
+/* The same of revision 2, peer-to-peer, with a Write to begin with. */
+int wire_connect_enhanced(const char *addr, uint16_t port);
 /* Reads the Reply. */
 void wire_reply(int fd);
-
-/*
- * These make the FPDU of a message's last segment and give its length; `out` has
- * room for it. The payload has `len` octets.
- */
-size_t wire_tagged(uint8_t *out, enum wire_opcode opcode, uint32_t stag,
-		   uint64_t to, const void *payload, size_t len);
-size_t wire_untagged(uint8_t *out, enum wire_opcode opcode, uint32_t qn,
-		     uint32_t msn, const void *payload, size_t len);
-/* A Send of this number that invalidates `stag`. */
-size_t wire_send_inv(uint8_t *out, uint32_t msn, uint32_t stag,
-		     const void *payload, size_t len);
-/* A Read Request of this number for `len` octets. */
-size_t wire_read(uint8_t *out, uint32_t msn, uint32_t len, uint32_t stag,
-		 uint64_t to);
 
 /* Sends all of it; dies if that fails. */
 void wire_send(int fd, const void *data, size_t len);

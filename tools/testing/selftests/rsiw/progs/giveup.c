@@ -6,8 +6,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -67,22 +65,6 @@ static void tell(const char *fmt, ...)
 
 /* ---- clients -------------------------------------------------------------- */
 
-/* A Request of revision 2, peer-to-peer, with a Write to begin with. */
-static int connect_enhanced(void)
-{
-	static const uint8_t frame[] =
-		"MPA ID Req Frame\x50\x02\x00\x04\x80\x08\x80\x08";
-	struct sockaddr_in sin = { .sin_family = AF_INET,
-				   .sin_port = htons(where.port) };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	CHECK(fd >= 0, "socket: %m");
-	CHECK(inet_pton(AF_INET, where.addr, &sin.sin_addr) == 1, "address");
-	CHECK_SYS(connect(fd, (struct sockaddr *)&sin, sizeof(sin)));
-	wire_send(fd, frame, sizeof(frame) - 1);
-	return fd;
-}
-
 static void end_tcp(int fd, enum how how)
 {
 	struct linger linger = { .l_onoff = 1 };
@@ -109,7 +91,7 @@ static void client(enum what what, enum how how)
 		fd = wire_connect(where.addr, where.port);
 		break;
 	case ENHANCED:
-		fd = connect_enhanced();
+		fd = wire_connect_enhanced(where.addr, where.port);
 		break;
 	case VERBS:
 		e.ec = rdma_create_event_channel();

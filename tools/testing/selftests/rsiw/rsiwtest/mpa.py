@@ -2,14 +2,19 @@
 """MPA by hand: the frames of connection set-up, and Sends (RFC 5044 sections 4 and
 7.1, RFC 5041 section 4.2, RFC 5040 section 4.3)."""
 
+import ctypes
+import functools
+import os
 import struct
 
 from .core import Fail
 
-# The last segment of an untagged message, version 1 of DDP; a Send, version 1 of RDMAP.
-UNTAGGED_LAST, SEND = 0x41, 0x43
-
-
+# The opcode of a Send (lib/fpdu.h), and what headers, pad and CRC take at most.
+SEND, ROOM = 3, 64
+# Of a Send that is one segment: the header, and how it begins.
+HEADER, BEGINNING = 18, b"\x41\x43"
+# Where our programs are, set before any test is run.
+bin_dir = ""
 # Bit of a Reply that is a refusal.
 REJECTED = 0x20
 
@@ -56,22 +61,21 @@ def answer(t, conn):
     conn.sendall(b"MPA ID Rep Frame\x40\x01\x00\x00")
 
 
-def crc32c(octets):
-    """The CRC of an FPDU."""
-    crc = 0xffffffff
-    for octet in octets:
-        crc ^= octet
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
-    return crc ^ 0xffffffff
+@functools.cache
+def library():
+    """What writes FPDUs, the same as for the programs in C (lib/fpdu.h)."""
+    found = ctypes.CDLL(os.path.join(bin_dir, "libwire.so"))
+    found.wire_untagged.restype = ctypes.c_size_t
+    found.wire_untagged.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32,
+                                    ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
+    return found
 
 
 def fpdu(msn, payload):
     """A message that is one segment, the msn-th Send of a side."""
-    ulpdu = struct.pack(">BBIIII", UNTAGGED_LAST, SEND, 0, 0, msn, 0) + payload
-    octets = struct.pack(">H", len(ulpdu)) + ulpdu
-    octets += bytes(-len(octets) % 4)
-    return octets + struct.pack("<I", crc32c(octets))
+    room = ctypes.create_string_buffer(len(payload) + ROOM)
+    length = library().wire_untagged(room, SEND, 0, msn, payload, len(payload))
+    return room.raw[:length]
 
 
 def send(conn, msn, payload):
@@ -94,6 +98,6 @@ def receive(conn):
     count, = struct.unpack(">H", length)
     ulpdu = take(count)
     take(-(2 + count) % 4 + 4)
-    if ulpdu[:2] != bytes((UNTAGGED_LAST, SEND)):
-        raise Fail("no Send in one segment: %s" % ulpdu[:18].hex())
-    return ulpdu[18:]
+    if not ulpdu.startswith(BEGINNING):
+        raise Fail("no Send in one segment: %s" % ulpdu[:HEADER].hex())
+    return ulpdu[HEADER:]

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 
-from . import core, kmsg, late, libraries, peer, topo
+from . import core, kmsg, late, libraries, mpa, peer, topo
 from .context import Context, direct
 from .core import Fail, Skip, TimedOut
 from .first import FIRST
@@ -36,7 +36,7 @@ class Env:
     def __init__(self, args):
         self.type = args.type
         self.module = args.module or args.type
-        self.bin = os.path.abspath(args.bin)
+        self.bin = mpa.bin_dir = os.path.abspath(args.bin)
         self.results = os.path.abspath(args.results)
         # As libibverbs wants it: without what providers' names end with.
         self.library = os.path.join(self.bin, "librsiw")
