@@ -399,26 +399,6 @@ static void atomic_sink(struct kv *k, struct kv_lab *l)
 		kv_ok(k, !l->word[0] && !*(u64 *)mr->va, "something was changed");
 }
 
-/* Refused by the peer, word @n of a region with @access; it stays what it is. */
-static void refused(struct kv *k, int access, int skew, u32 want)
-{
-	struct kv_wr wr;
-	struct kv_lab l;
-
-	if (!kv_atomic_begin(k, &l, &(struct kv_case) { .access = access }))
-		return;
-	wr = fetch_add(&l, 1, 0, 0, 1);
-	wr.remote += skew;
-	if (kv_do(k, &l.p->a, &wr, want))
-		kv_ok(k, !memchr_inv(l.word, 0, PAGE_SIZE), "a word was changed");
-}
-
-static void atomic_aligned(struct kv *k)
-{
-	refused(k, OF_REGION, 1, KV_REM_INV);
-	refused(k, OF_REGION, 4, KV_REM_INV);
-}
-
 /*
  * A region of pieces that begin anywhere: its first octet is not aligned, a word
  * of it is, and one lies in two pieces.
@@ -459,19 +439,6 @@ static void atomic_pieces(struct kv *k)
 	in_pieces(k, 0, KV_REM_INV);
 	in_pieces(k, 12, KV_REM_INV);
 	in_pieces(k, 20, KV_REM_INV);
-}
-
-static void atomic_bounds(struct kv *k)
-{
-	refused(k, OF_REGION, PAGE_SIZE, KV_REM_ACCESS);
-	refused(k, OF_REGION, PAGE_SIZE - 4, KV_REM_ACCESS);
-	refused(k, OF_REGION, -8, KV_REM_ACCESS);
-}
-
-static void atomic_rights(struct kv *k)
-{
-	refused(k, KV_REMOTE, 0, KV_REM_ACCESS);
-	refused(k, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ, 0, KV_REM_ACCESS);
 }
 
 /* The right of a window counts, of which the region gives the peer none. */
@@ -600,10 +567,7 @@ const struct kv_case kv_atomic_cases[] = {
 	{ "atomic-no-depth", "X-ATM-13", .with = atomic_no_depth,
 	  .o = &(struct kv_opts) { .no_reads = true } },
 	{ "atomic-sink", "X-ATM-16", .with = atomic_sink },
-	{ "atomic-aligned", "X-ATM-9", atomic_aligned },
 	{ "atomic-pieces", "X-ATM-9", atomic_pieces },
-	{ "atomic-bounds", "X-ATM-10", atomic_bounds },
-	{ "atomic-rights", "X-ATM-10", atomic_rights },
 	{ "atomic-windows", "X-ATM-10", atomic_windows },
 	{ "atomic-window-legal", "X-ATM-10", .with = atomic_window_legal,
 	  .access = IB_ACCESS_REMOTE_READ | IB_ACCESS_MW_BIND },

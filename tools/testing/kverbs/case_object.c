@@ -9,14 +9,6 @@
 
 #define MANY 200
 
-static int query(struct kv_ep *ep, struct ib_qp_attr *attr,
-		 struct ib_qp_init_attr *init)
-{
-	return ib_query_qp(ep->qp, attr, IB_QP_STATE | IB_QP_ACCESS_FLAGS |
-			   IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC |
-			   IB_QP_CAP, init);
-}
-
 static void device_limits(struct kv *k)
 {
 	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
@@ -151,105 +143,6 @@ static void cq_overflow(struct kv *k)
 		kv_want(k, q->b.rcq, 1, KV_OK);
 }
 
-static void qp_query(struct kv *k)
-{
-	struct kv_pair *p = kv_connect(k, NULL);
-	struct kv_pair *q = p ? kv_connect(k, &(struct kv_opts) {
-		.unconnected = true }) : NULL;
-	struct ib_qp_init_attr init;
-	struct ib_qp_attr attr;
-
-	if (!q || !kv_ok(k, !query(&p->a, &attr, &init), "query"))
-		return;
-	kv_ok(k, attr.qp_state == IB_QPS_RTS, "state %d", attr.qp_state);
-	kv_ok(k, init.send_cq == p->a.scq && init.recv_cq == p->a.rcq &&
-	      !init.srq, "queues");
-	kv_ok(k, init.cap.max_send_wr >= 16 && init.cap.max_recv_wr >= 16 &&
-	      init.cap.max_send_sge >= 3 && init.cap.max_recv_sge >= 2, "sizes");
-	kv_ok(k, attr.max_rd_atomic == 4 && attr.max_dest_rd_atomic == 4,
-	      "ORD %u, IRD %u", attr.max_rd_atomic, attr.max_dest_rd_atomic);
-	kv_ok(k, p->a.qp->qp_num != p->b.qp->qp_num &&
-	      p->a.qp->qp_num != q->a.qp->qp_num, "numbers");
-	/* A new one. */
-	if (kv_ok(k, !query(&q->a, &attr, &init), "query"))
-		kv_ok(k, attr.qp_state == IB_QPS_INIT ||
-		      attr.qp_state == IB_QPS_RESET, "new: state %d",
-		      attr.qp_state);
-}
-
-/* Done when it returns; all of it, or nothing. */
-static void qp_modify(struct kv *k)
-{
-	struct kv_pair *p = kv_connect(k, NULL);
-	struct ib_qp_attr attr = { .max_rd_atomic = 2 };
-	struct ib_qp_init_attr init;
-
-	if (!p || !kv_ok(k, !ib_modify_qp(p->a.qp, &attr,
-					  IB_QP_MAX_QP_RD_ATOMIC), "lower ORD") ||
-	    !kv_ok(k, !query(&p->a, &attr, &init) && attr.max_rd_atomic == 2,
-		   "ORD is %u", attr.max_rd_atomic))
-		return;
-	/* A good attribute beside an illegal transition. */
-	attr.max_rd_atomic = 1;
-	attr.qp_state = IB_QPS_INIT;
-	if (!kv_ok(k, ib_modify_qp(p->a.qp, &attr, IB_QP_STATE |
-				   IB_QP_MAX_QP_RD_ATOMIC), "illegal") ||
-	    !kv_ok(k, !query(&p->a, &attr, &init) && attr.max_rd_atomic == 2 &&
-		   attr.qp_state == IB_QPS_RTS, "something was changed"))
-		return;
-	/* Processes cannot change sizes, so that none are offered. */
-	if (!kv_ok(k, !(kv_dev(p)->attrs.device_cap_flags &
-			IB_DEVICE_RESIZE_MAX_WR), "resize") ||
-	    !kv_ok(k, !kv_modify(&p->a, IB_QPS_ERR), "to Error"))
-		return;
-	kv_ok(k, !query(&p->a, &attr, &init) && attr.qp_state == IB_QPS_ERR,
-	      "state %d", attr.qp_state);
-}
-
-static void qp_modify_idle(struct kv *k)
-{
-	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
-		.unconnected = true });
-	struct ib_qp_attr attr = { .max_rd_atomic = 3 };
-	struct ib_qp_init_attr init;
-
-	if (p && kv_ok(k, !ib_modify_qp(p->a.qp, &attr,
-					IB_QP_MAX_QP_RD_ATOMIC), "set ORD"))
-		kv_ok(k, !query(&p->a, &attr, &init) &&
-		      attr.max_rd_atomic == 3, "ORD is %u", attr.max_rd_atomic);
-}
-
-/* What the peer may do at all: the region grants both. */
-static void enable(struct kv *k, int access, enum ib_wr_opcode op)
-{
-	struct kv_pair *p = kv_connect(k, NULL);
-	struct kv_mr *mr = p ? kv_region(k, &p->b, 1, KV_REMOTE) : NULL;
-	struct kv_mem *m = mr ? kv_mem(k, &p->a, 64, 1) : NULL;
-	struct ib_qp_attr attr = { .qp_access_flags = access };
-
-	if (!m || !kv_ok(k, !ib_modify_qp(p->b.qp, &attr, IB_QP_ACCESS_FLAGS),
-			 "set the enables") ||
-	    !kv_ok(k, !kv_post(&p->a, &(struct kv_wr) {
-			.op = op, .id = 1, KV_LOCAL(&p->a, m),
-			.remote = mr->mr->iova, .key = mr->mr->rkey }), "post") ||
-	    !kv_events(k, &p->b, IB_EVENT_QP_ACCESS_ERR, 1) ||
-	    !kv_is_down(k, &p->a))
-		return;
-	kv_ok(k, !mr->va[0] && *(u8 *)m->va == 1, "data went through");
-}
-
-static void qp_no_reads(struct kv *k)
-{
-	enable(k, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
-	       IB_WR_RDMA_READ);
-}
-
-static void qp_no_writes(struct kv *k)
-{
-	enable(k, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ,
-	       IB_WR_RDMA_WRITE);
-}
-
 /* Indices: never zero, none twice, none soon again, in no order. */
 static void stag_indices(struct kv *k)
 {
@@ -378,12 +271,6 @@ const struct kv_case kv_object_cases[] = {
 	{ "device-vector-cpu", "V-RNIC-14 V-RNIC-26", device_vector_cpu },
 	{ "cq-shared", "V-CQ-3 V-CQ-4 V-QP-5", cq_shared },
 	{ "cq-overflow", "V-CQ-5 V-CQ-6 V-AE-26 V-AE-29", cq_overflow },
-	{ "qp-query", "V-QP-9 V-QP-10 V-QP-12 V-CQ-10", qp_query },
-	{ "qp-modify", "V-QP-15 V-QP-18 V-QP-23 V-RD-6 V-IMM-5 V-RNIC-21 V-RNIC-27",
-	  qp_modify },
-	{ "qp-modify-idle", "V-QP-16 V-RD-6", qp_modify_idle },
-	{ "qp-no-reads", "V-ACC-9 V-AE-12 V-QP-7", qp_no_reads },
-	{ "qp-no-writes", "V-ACC-10 V-AE-13 V-QP-7", qp_no_writes },
 	{ "stag-indices", "V-STAG-2 V-STAG-7", stag_indices },
 	{ "mr-twice", "V-MR-7 V-DEA-6 V-MR-20", mr_twice },
 	{ "mr-zero-based", "V-MR-4 V-MR-23 V-MR-24", mr_zero_based },

@@ -203,30 +203,6 @@ static void state_last_words(struct kv *k)
 	kv_ok(k, !rdma_disconnect(p->b.id), "disconnect of the other end");
 }
 
-/* Only the connection manager makes it RTS; Error leads to Idle only. */
-static void state_illegal(struct kv *k)
-{
-	struct kv_pair *p = kv_connect(k, &(struct kv_opts) {
-		.unconnected = true });
-	struct kv_pair *q = p ? kv_connect(k, NULL) : NULL;
-
-	if (!q)
-		return;
-	if (!kv_ok(k, kv_modify(&p->a, IB_QPS_RTS), "Idle to RTS") ||
-	    /* A disconnect of what is not connected. */
-	    !kv_ok(k, !kv_modify(&p->a, IB_QPS_SQD), "Idle to Closing") ||
-	    !kv_ok(k, kv_modify(&p->a, IB_QPS_RTS), "Idle to RTS after it") ||
-	    !kv_ok(k, kv_modify(&p->a, IB_QPS_SQE), "Idle to Terminate") ||
-	    !kv_ok(k, kv_modify(&q->a, IB_QPS_INIT), "RTS to Idle") ||
-	    !kv_state(k, &q->a, IB_QPS_RTS) ||
-	    !kv_ok(k, !kv_modify(&q->a, IB_QPS_ERR), "RTS to Error") ||
-	    !kv_ok(k, kv_modify(&q->a, IB_QPS_RTS), "Error to RTS") ||
-	    !kv_ok(k, !kv_modify(&q->a, IB_QPS_SQD), "Error to Closing") ||
-	    !kv_ok(k, kv_modify(&q->a, IB_QPS_SQE), "Error to Terminate"))
-		return;
-	kv_state(k, &q->a, IB_QPS_ERR);
-}
-
 /* The core marks the end of the queues and waits for the mark. */
 static void drain(struct kv *k, const struct kv_opts *o)
 {
@@ -318,7 +294,6 @@ const struct kv_case kv_state_cases[] = {
 	{ "state-closing", "V-ST-33 V-ST-37", state_closing },
 	{ "state-disconnect", "V-ST-33", state_disconnect },
 	{ "state-last-words", "V-ST-10 L-CORE-3", state_last_words },
-	{ "state-illegal", "V-ST-38 V-IMM-6", state_illegal },
 	{ "drain-idle", "L-CORE-7", drain_idle },
 	{ "drain-srq", "V-SRQ-24 L-CORE-8 T-16", drain_srq },
 	{ "drain-unconnected", "L-CORE-7", drain_unconnected },

@@ -142,45 +142,6 @@ static void receive_short(struct kv *k, struct kv_lab *l)
 		KV_LEN);
 }
 
-/* Of a Read, the peer's Terminate says how it failed. */
-static void remote(struct kv *k, struct kv_lab *l, enum ib_wr_opcode op, u64 more, u32 key_xor,
-		   u32 want)
-{
-	struct ib_wc wc;
-
-	if (!kv_ok(k, !kv_post(&l->p->a, &(struct kv_wr) {
-			.op = op, .id = 1, KV_LOCAL(&l->p->a, l->m),
-			.remote = l->b->mr->iova + more,
-			.key = l->b->mr->rkey ^ key_xor }), "post") ||
-	    !kv_wc(k, l->p->a.scq, &wc) ||
-	    !kv_ok(k, want & BIT(wc.status), "%s",
-		   ib_wc_status_msg(wc.status)) ||
-	    !kv_is_down(k, &l->p->a) || !kv_is_down(k, &l->p->b))
-		return;
-	kv_ok(k, *(u8 *)l->m->va == 0x11 && !l->b->va[0], "data went through");
-}
-
-static void read_key(struct kv *k, struct kv_lab *l)
-{
-	remote(k, l, IB_WR_RDMA_READ, 0, 0x5a5a5a00, KV_REM_ACCESS);
-}
-
-static void read_bounds(struct kv *k, struct kv_lab *l)
-{
-	remote(k, l, IB_WR_RDMA_READ, PAGE_SIZE - LEN + 1, 0, KV_REM_ACCESS);
-}
-
-static void read_rights(struct kv *k, struct kv_lab *l)
-{
-	remote(k, l, IB_WR_RDMA_READ, 0, 0, KV_REM_ACCESS);
-}
-
-/* A Write may be over at this end before the other one finds fault. */
-static void write_rights(struct kv *k, struct kv_lab *l)
-{
-	remote(k, l, IB_WR_RDMA_WRITE, 0, 0, KV_OK | KV_FLUSH | KV_REM_ACCESS);
-}
-
 /* Two faults at the same time: one request fails, the others are flushed. */
 static void two_faults(struct kv *k, struct kv_lab *l)
 {
@@ -249,12 +210,6 @@ const struct kv_case kv_status_cases[] = {
 	  .access = IB_ACCESS_REMOTE_READ },
 	{ "receive-pd", "V-WC-9 V-PD-4", .with = receive_pd },
 	{ "receive-short", "V-WC-11", .with = receive_short },
-	{ "read-key", "V-WC-5 V-ACC-18", .with = read_key },
-	{ "read-bounds", "V-WC-5 V-ACC-14", .with = read_bounds },
-	{ "read-rights", "V-WC-5 V-ACC-7", .with = read_rights,
-	  .access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE },
-	{ "write-rights", "V-ACC-6", .with = write_rights,
-	  .access = IB_ACCESS_REMOTE_READ },
 	{ "two-faults", "V-ST-26", .with = two_faults },
 	{ "fault-and-close", "V-ST-14 V-ST-26", .with = fault_and_close },
 	{ "fault-and-end", "V-ST-14 V-ST-26", .with = fault_and_end },

@@ -295,7 +295,7 @@ static void attributes(struct ep *e)
 	depths(qp[0], 5, 2);
 	for (i = 0; i < 8; i++)
 		CHECK_SYS(ibv_destroy_qp(qp[i]));
-	part("V-CQ-1 V-CQ-2 sizes of completion queues");
+	part("V-CQ-1 V-CQ-2 V-CQ-10 sizes of completion queues");
 	for (i = 1; i < 300; i += 37) {
 		struct ibv_cq *cq = ibv_create_cq(e->id->verbs, i, NULL, NULL, 0);
 

@@ -203,7 +203,7 @@ static void enable(int access)
 
 static void enables(void)
 {
-	part("V-ACC-9 V-AE-12 V-WC-5 Read that the QP has not enabled");
+	part("V-ACC-9 V-QP-7 V-AE-12 V-WC-5 Read that the QP has not enabled");
 	begin(ALL_ACCESS, false);
 	enable(IBV_ACCESS_REMOTE_WRITE);
 	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 64, (uintptr_t)mem + 2 * LEN,
@@ -214,7 +214,7 @@ static void enables(void)
 	status(b.a.scq, IBV_WC_REM_INV_REQ_ERR);
 	over(NO_EVENT, IBV_EVENT_QP_ACCESS_ERR);
 	end();
-	part("V-ACC-10 V-AE-13 Write that the QP has not enabled");
+	part("V-ACC-10 V-QP-7 V-AE-13 Write that the QP has not enabled");
 	begin(ALL_ACCESS, false);
 	enable(IBV_ACCESS_REMOTE_READ);
 	CHECK_SYS(request(IBV_WR_RDMA_READ, 64, (uintptr_t)mem + 2 * LEN,
