@@ -247,7 +247,7 @@ static void refusals(struct ep *e)
 	wr.num_sge = 0;
 	wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
 	expect(ibv_post_send(e->id->qp, &wr, &bad) && bad == &wr, "accepted");
-	part("V-IMM-15 C-003-11 types of queue pairs that are not for iWARP");
+	part("V-IMM-15 V-QP-1 C-003-11 types of queue pairs that are not for iWARP");
 	for (i = 0; i < COUNT(types); i++)
 		expect(fails_with(make(e, (struct ibv_qp_init_attr){
 			.qp_type = types[i] }), EOPNOTSUPP), "type %d: %s",

@@ -420,7 +420,7 @@ static const struct {
 	{ "V-DEA-2 registered memory is unmapped in mid-transfer", memory_gone },
 	{ "V-DEA-2 a registered file is cut off in mid-transfer", file_gone },
 	{ "V-PRIV-3 forks in mid-transfer", forks },
-	{ "S-5042-10 the limit of locked memory", memlock },
+	{ "V-IMM-1 V-MR-6 S-5042-10 the limit of locked memory", memlock },
 	{ "S-5042-10 the limit of address space", address_space },
 };
 

@@ -34,8 +34,6 @@ static void refused(const char *what, int rv)
 static void qp_types(struct ep *e)
 {
 	static const struct { const char *name; enum ibv_qp_type type; } t[] = {
-		{ "UD queue pair V-IMM-15 V-QP-1", IBV_QPT_UD },
-		{ "UC queue pair", IBV_QPT_UC },
 		{ "XRC send queue pair", IBV_QPT_XRC_SEND },
 		{ "raw packet queue pair", IBV_QPT_RAW_PACKET },
 	};
@@ -65,47 +63,22 @@ static void qp_types(struct ep *e)
 		    ibv_create_qp_ex(e->id->verbs, &xrc));
 }
 
-/* A CQ of its own: the library unmaps it even where the kernel refuses. */
-static void cq_in_use(struct ep *e)
-{
-	struct ibv_cq *cq = ibv_create_cq(e->id->verbs, 4, NULL, NULL, 0);
-	struct ibv_qp *qp;
-
-	CHECK(cq, "create CQ: %m");
-	qp = ep_qp(e->pd, cq, e->rcq, 4);
-	refused("destroy a CQ in use V-CQ-14 V-IMM-3", ibv_destroy_cq(cq));
-	CHECK_SYS(ibv_destroy_qp(qp));
-	CHECK_SYS(ibv_destroy_cq(cq));
-}
-
 static void objects(struct ep *e)
 {
 	struct ibv_ah_attr ah = { .port_num = 1 };
 	struct ibv_device_attr attr;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
-	void *unmapped = (void *)0x10000;
 
 	errno = 0;
 	unsupported("memory window", ibv_alloc_mw(e->pd, IBV_MW_TYPE_1));
 	errno = 0;
 	verdict("address handle", !ibv_create_ah(e->pd, &ah), strerror(errno));
-	refused("free a PD in use V-PD-3 V-IMM-3", ibv_dealloc_pd(e->pd));
-	cq_in_use(e);
-	mr = ibv_reg_mr(e->pd, unmapped, LEN, IBV_ACCESS_LOCAL_WRITE);
-	verdict("region of unmapped memory V-IMM-9",
-		!mr && errno == EFAULT, strerror(errno));
-	mr = ibv_reg_mr(e->pd, ep_pages(LEN), LEN, IBV_ACCESS_REMOTE_WRITE);
-	verdict("remote write without local write V-ACC-1",
-		!mr && errno == EINVAL, strerror(errno));
 	mr = ibv_reg_mr(e->pd, (void *)(UINTPTR_MAX - LEN), 4 * LEN, 0);
 	verdict("region across the end of memory", !mr, strerror(errno));
-	CHECK_SYS(ibv_query_device(e->id->verbs, &attr));
-	cq = ibv_create_cq(e->id->verbs, attr.max_cqe + 1, NULL, NULL, 0);
-	verdict("CQ over the limit V-CQ-2 V-IMM-2", !cq && errno == EINVAL,
-		strerror(errno));
 	cq = ibv_create_cq(e->id->verbs, 4, NULL, NULL, 100000);
 	verdict("completion vector out of range", !cq, strerror(errno));
+	CHECK_SYS(ibv_query_device(e->id->verbs, &attr));
 	verdict("atomics are not announced", attr.atomic_cap == IBV_ATOMIC_NONE,
 		"atomic_cap");
 	verdict("memory windows are not announced V-RNIC-20", attr.max_mw == 0,

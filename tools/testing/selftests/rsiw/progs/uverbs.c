@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * uverbs: what a process asks of uverbs directly: about objects by numbers that
- * are not its own or no more, commands that the driver does not offer, and
- * memory beyond what it may lock.
+ * are not its own or no more, and commands that the driver does not offer.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -10,8 +9,6 @@
 #include <rdma/rsiw-abi.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "both.h"
@@ -19,8 +16,6 @@
 #include "prog.h"
 
 #define LEN 65536
-#define LOCKED 65536
-#define NOBODY 65534
 
 static struct ibv_context *ctx;
 
@@ -114,51 +109,6 @@ static void commands(void)
 		expect(i > 5 || err == EOPNOTSUPP, "%s: %s", none[i].name,
 		       strerror(err));
 	}
-}
-
-/* In a process of its own; its exit status is 0, or the line that fails. */
-static int poor(void)
-{
-	const struct rlimit limit = { LOCKED, LOCKED };
-	struct rdma_event_channel *ec;
-	char *mem = ep_pages(4 * LOCKED);
-	struct rdma_cm_id *id;
-	struct ibv_mr *mr;
-	struct ibv_pd *pd;
-	int i;
-
-	CHECK_SYS(setrlimit(RLIMIT_MEMLOCK, &limit));
-	CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
-	ec = rdma_create_event_channel();
-	CHECK(ec, "event channel: %m");
-	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(ec, id, where.addr, where.port);
-	pd = ibv_alloc_pd(id->verbs);
-	CHECK(pd, "PD: %m");
-	/* What fails uses nothing up. */
-	for (i = 0; i < 20; i++) {
-		errno = 0;
-		mr = ibv_reg_mr(pd, mem, 4 * LOCKED, 0);
-		if (mr || errno != ENOMEM)
-			return __LINE__;
-	}
-	mr = ibv_reg_mr(pd, mem, 4096, 0);
-	if (!mr)
-		return __LINE__;
-	CHECK_SYS(ibv_dereg_mr(mr));
-	CHECK_SYS(ibv_dealloc_pd(pd));
-	return 0;
-}
-
-static void locked(void)
-{
-	int status;
-
-	part("V-IMM-1 V-MR-6 S-5042-10 more memory than the process may lock");
-	/* Before anything of verbs is there: a fork would share it. */
-	status = in_child(poor);
-	expect(WIFEXITED(status) && !WEXITSTATUS(status), "status %#x, line %d",
-	       status, WEXITSTATUS(status));
 }
 
 /* What the driver answers to a process that opens a context. */
@@ -295,10 +245,7 @@ static void run(void)
 {
 	struct ibv_pd *pd;
 
-	locked();
-	start_listening();
 	ctx = listener.id->verbs;
-	CHECK(ctx, "%s is the address of no device", where.addr);
 	pd = ibv_alloc_pd(ctx);
 	CHECK(pd, "PD: %m");
 	regions(pd, ep_pages(LEN));
@@ -307,13 +254,12 @@ static void run(void)
 	doorbells();
 	handshakes();
 	posts();
-	ep_unlisten(&listener);
 }
 
 const struct prog prog = {
 	.name = "uverbs",
-	.text = "Numbers of objects, commands and limits, without the library.\n",
-	.kind = PROG_HERE,
+	.text = "Numbers of objects and commands, without the library.\n",
+	.kind = PROG_LISTENS,
 	.port = 18860,
 	.limit = 60,
 	.run = run,

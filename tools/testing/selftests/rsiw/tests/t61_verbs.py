@@ -89,5 +89,5 @@ def owner(t):
 
 @test("uverbs", cost=4)
 def uverbs(t):
-    """Numbers of objects, commands that are not offered, locked memory."""
+    """Numbers of objects, and commands that are not offered."""
     t.own("uverbs", t.topo.loopback)
