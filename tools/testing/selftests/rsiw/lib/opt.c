@@ -20,6 +20,17 @@ static const struct opt *find(const struct opt *t, const char *name)
 	return NULL;
 }
 
+void opt_describe(FILE *to, const struct opt *table)
+{
+	const struct opt *t;
+	char head[64];
+
+	for (t = table; t->name; t++) {
+		snprintf(head, sizeof(head), "%s %s", t->name, t->takes);
+		fprintf(to, "  --%-18s %s\n", head, t->help);
+	}
+}
+
 void opt_parse(int argc, char **argv, const char *usage, struct ep_where *w,
 	       unsigned int *limit, const struct opt *table)
 {

@@ -4,11 +4,14 @@
 #define RSIW_OPT_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "ep.h"
 
 struct opt {
 	const char *name;
+	const char *takes;	/* what follows it, "" if nothing does, */
+	const char *help;	/* and what it is; for opt_describe() */
 	const char **str;	/* takes a string, */
 	unsigned int *num;	/* a number within [min, max], */
 	uint64_t *num64;	/* any number, */
@@ -22,6 +25,9 @@ struct opt {
 "  --port PORT          RDMA port\n" \
 "  --server-netns NAME  network namespace of the server side\n" \
 "  --client-netns NAME  network namespace of the client side\n"
+
+/* Prints what the options of the table are, which ends with an empty entry. */
+void opt_describe(FILE *to, const struct opt *table);
 
 /*
  * Reads the command line: the options of `w`, --limit, and those of the table,

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,36 +99,40 @@ int in_child(int (*f)(void))
 	return status;
 }
 
+static char *usage_of(const struct opt *table)
+{
+	char *usage;
+	size_t len;
+	FILE *to = open_memstream(&usage, &len);
+
+	CHECK(to, "usage: %m");
+	fprintf(to, "usage: %s [options]\n%s" USAGE_WHERE, prog.name, prog.text);
+	opt_describe(to, table);
+	fprintf(to, "  --limit SECONDS      watchdog (%u)\n", time_limit);
+	fclose(to);
+	return usage;
+}
+
 static void parse(int argc, char **argv)
 {
-	static const char help[] =
-"usage: %s [options]\n"
-"%s" USAGE_WHERE "%s%s  --limit SECONDS      watchdog (%u)\n";
-	const char *cases =
-"  --only PATTERN       cases with such names\n"
-"  --list               names of the cases\n";
-	struct opt table[16] = {
-		{ "only", .str = &only },
-		{ "list", .flag = &list },
+	static const struct opt cases[] = {
+		{ "only", "PATTERN", "cases with such names", .str = &only },
+		{ "list", "", "names of the cases", .flag = &list },
 	};
+	struct opt table[16] = { };
 	const struct opt *own;
-	unsigned int n = 2;
+	unsigned int n = 0;
 	char *usage;
 
 	time_limit = prog.limit;
 	where.port = prog.port;
-	if (!prog.cases) {
-		cases = "";
-		n = 0;
-	}
 	for (own = prog.table; own && own->name; own++) {
-		CHECK(n < COUNT(table) - 1, "too many options");
+		CHECK(n < COUNT(table) - COUNT(cases) - 1, "too many options");
 		table[n++] = *own;
 	}
-	table[n] = (struct opt) { 0 };
-	CHECK(asprintf(&usage, help, prog.name, prog.text,
-		       prog.options ? prog.options : "", cases, time_limit) > 0,
-	      "usage");
+	if (prog.cases)
+		memcpy(table + n, cases, sizeof(cases));
+	usage = usage_of(table);
 	opt_parse(argc, argv, usage, &where, &time_limit, table);
 	free(usage);
 }

@@ -35,8 +35,7 @@ enum prog_kind {
 struct prog {
 	const char *name;
 	const char *text;		/* what it does, for --help: lines */
-	const char *options;		/* its own: lines; NULL: none */
-	const struct opt *table;	/* the same for opt_parse(); may be NULL */
+	const struct opt *table;	/* its own options; NULL: none */
 	enum prog_kind kind;
 	bool cases;			/* it asks prog_chosen() */
 	unsigned int port;		/* default of --port */

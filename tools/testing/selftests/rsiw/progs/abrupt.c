@@ -271,19 +271,15 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "count", .num = &count, .min = 1, .max = 1000000 },
-	{ "batch", .num = &batch, .min = 1, .max = 1000 },
-	{ "seed", .num64 = &seed },
+	{ "count", "N", "connections in all (500)", .num = &count, .min = 1, .max = 1000000 },
+	{ "batch", "N", "of these by one process (50)", .num = &batch, .min = 1, .max = 1000 },
+	{ "seed", "N", "of all that is done (default: by the clock; printed)", .num64 = &seed },
 	{ }
 };
 
 const struct prog prog = {
 	.name = "abrupt",
 	.text = "Connects and ends connections in every way but the usual one.\n",
-	.options =
-		"  --count N            connections in all (500)\n"
-		"  --batch N            of these by one process (50)\n"
-		"  --seed N             of all that is done (default: by the clock; printed)\n",
 	.table = options,
 	.kind = PROG_FREE,
 	.port = 18800,

@@ -251,12 +251,18 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "count", .num = &count, .min = 1, .max = 1000000 },
-	{ "parallel", .num = &parallel, .min = 1, .max = 5000 },
-	{ "ping", .num = &ping_bytes, .max = 1 << 20 },
-	{ "disconnect", .str = &who },
-	{ "ordered", .flag = &ordered },
-	{ "hold", .flag = &hold },
+	{ "count", "N", "connections in all (100)", .num = &count, .min = 1, .max = 1000000 },
+	{ "parallel", "N", "of these at the same time (1)",
+	  .num = &parallel, .min = 1, .max = 5000 },
+	{ "ping", "BYTES", "one message and its echo on each (0: none)",
+	  .num = &ping_bytes, .max = 1 << 20 },
+	{ "disconnect", "SIDE", "client, server or both (client)", .str = &who },
+	{ "ordered", "", "the server is told of requests in the order of the calls",
+	  .flag = &ordered },
+	{ "hold", "",
+	  "says HOLDING when the first of them are up and have sent, and "
+	  "keeps them until it is killed",
+	  .flag = &hold },
 	{ }
 };
 
@@ -264,14 +270,6 @@ const struct prog prog = {
 	.name = "conns",
 	.text =
 		"Connects COUNT times, PARALLEL at once, and prints connections per second.\n",
-	.options =
-		"  --count N            connections in all (100)\n"
-		"  --parallel N         of these at the same time (1)\n"
-		"  --ping BYTES         one message and its echo on each (0: none)\n"
-		"  --disconnect SIDE    client, server or both (client)\n"
-		"  --ordered            the server is told of requests in the order of the calls\n"
-		"  --hold               says HOLDING when the first of them are up and have sent, and\n"
-		"                       keeps them until it is killed\n",
 	.table = options,
 	.kind = PROG_PAIR,
 	.port = 18610,

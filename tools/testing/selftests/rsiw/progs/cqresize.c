@@ -229,7 +229,7 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "rounds", .num = &rounds, .min = 1, .max = 1000000 },
+	{ "rounds", "N", "resizes under load (200)", .num = &rounds, .min = 1, .max = 1000000 },
 	{ }
 };
 
@@ -237,8 +237,6 @@ const struct prog prog = {
 	.name = "cqresize",
 	.text =
 		"Resizes completion queues under load; both ends are in this process.\n",
-	.options =
-		"  --rounds N           resizes under load (200)\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18800,

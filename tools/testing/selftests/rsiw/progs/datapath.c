@@ -572,8 +572,8 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "dir", .str = &dir },
-	{ "lock", .str = &lock },
+	{ "dir", "DIR", "controls of what fails", .str = &dir },
+	{ "lock", "NAME", "the call that takes a mutex", .str = &lock },
 	{ }
 };
 
@@ -582,9 +582,6 @@ const struct prog prog = {
 	.text =
 		"What becomes of requests when calls fail or wait, or much comes at once. Each case\n"
 		"needs what its caller sets up for it.\n",
-	.options =
-		"  --dir DIR            controls of what fails\n"
-		"  --lock NAME          the call that takes a mutex\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.cases = true,

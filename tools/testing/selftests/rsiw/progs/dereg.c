@@ -104,7 +104,7 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "rounds", .num = &rounds, .min = 1, .max = 10000 },
+	{ "rounds", "N", "of each kind (10)", .num = &rounds, .min = 1, .max = 10000 },
 	{ }
 };
 
@@ -112,8 +112,6 @@ const struct prog prog = {
 	.name = "dereg",
 	.text =
 		"Deregisters a region under RDMA Writes and Reads and watches its memory.\n",
-	.options =
-		"  --rounds N           of each kind (10)\n",
 	.table = options,
 	.kind = PROG_PAIR,
 	.port = 18650,

@@ -96,7 +96,7 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "server", .str = &dir },
+	{ "server", "DIRECTORY", "the side that listens and sends", .str = &dir },
 	{ }
 };
 
@@ -104,8 +104,6 @@ const struct prog prog = {
 	.name = "ending",
 	.text =
 		"Sends what a stream of rsockets ends with, or takes it in.\n",
-	.options =
-		"  --server DIRECTORY   the side that listens and sends\n",
 	.table = options,
 	.kind = PROG_FREE,
 	.port = 18800,

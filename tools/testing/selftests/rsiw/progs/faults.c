@@ -146,19 +146,15 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "dir", .str = &dir },
-	{ "only", .str = &only },
-	{ "each", .flag = &each_step },
+	{ "dir", "DIR", "controls of the failures", .str = &dir },
+	{ "only", "PATTERN", "only the steps with such names", .str = &only },
+	{ "each", "", "a step that names a row has failures inside", .flag = &each_step },
 	{ }
 };
 
 const struct prog prog = {
 	.name = "faults",
 	.text = "Makes what the driver does fail, one thing after the other.\n",
-	.options =
-		"  --dir DIR            controls of the failures\n"
-		"  --only PATTERN       only the steps with such names\n"
-		"  --each               a step that names a row has failures inside\n",
 	.table = options,
 	.kind = PROG_FREE,
 	.port = 18840,

@@ -124,7 +124,8 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "rounds", .num = &rounds, .min = 1, .max = 1000000 },
+	{ "rounds", "N", "how often it is tried (1500)",
+	  .num = &rounds, .min = 1, .max = 1000000 },
 	{ }
 };
 
@@ -133,8 +134,6 @@ const struct prog prog = {
 	.text =
 		"A fenced invalidation is carried out when all in front of it are complete,\n"
 		"whenever it was posted.\n",
-	.options =
-		"  --rounds N           how often it is tried (1500)\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18899,

@@ -96,17 +96,14 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "num", .num = &num, .min = 1, .max = ~0u },
-	{ "only-connect", .flag = &only_connect },
+	{ "num", "N", "number of the queue pair", .num = &num, .min = 1, .max = ~0u },
+	{ "only-connect", "", "does not accept", .flag = &only_connect },
 	{ }
 };
 
 const struct prog prog = {
 	.name = "foreign",
 	.text = "Tries once, says LOOPING, and goes on until it gets SIGTERM.\n",
-	.options =
-		"  --num N              number of the queue pair\n"
-		"  --only-connect       does not accept\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18840,

@@ -204,9 +204,9 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "kind", .str = &kind_name },
-	{ "count", .num = &count, .min = 1, .max = 1 << 24 },
-	{ "hold", .flag = &hold },
+	{ "kind", "KIND", "pd, cq, srq, qp, mr, mw or listener (pd)", .str = &kind_name },
+	{ "count", "N", "how many at most (1000)", .num = &count, .min = 1, .max = 1 << 24 },
+	{ "hold", "", "keeps them until SIGUSR1", .flag = &hold },
 	{ }
 };
 
@@ -214,10 +214,6 @@ const struct prog prog = {
 	.name = "hoard",
 	.text =
 		"Makes many objects of a device. Says \"made N\" as it goes, at last \"all N: why\".\n",
-	.options =
-		"  --kind KIND          pd, cq, srq, qp, mr, mw or listener (pd)\n"
-		"  --count N            how many at most (1000)\n"
-		"  --hold               keeps them until SIGUSR1\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18900,

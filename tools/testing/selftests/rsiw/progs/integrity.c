@@ -180,16 +180,21 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "server", .flag = &server },
-	{ "client", .flag = &client },
-	{ "seed", .num64 = &o.seed },
-	{ "iterations", .num = &o.iterations, .max = 1 << 30 },
-	{ "seconds", .num = &o.seconds, .min = 1, .max = 1 << 20 },
-	{ "kinds", .str = &kinds },
-	{ "min-size", .num = &o.min_size, .max = REGION / 2 },
-	{ "max-size", .num = &o.max_size, .max = REGION / 2 },
-	{ "segments", .num = &o.segments, .min = 1, .max = MAX_SGE },
-	{ "depth", .num = &o.depth, .min = 4, .max = MAX_OPS },
+	{ "server", "", "run only this side; PORT + 1 is then a TCP control connection",
+	  .flag = &server },
+	{ "client", "", "the same, the other side", .flag = &client },
+	{ "seed", "N", "of the random plans (default: by the clock; printed)", .num64 = &o.seed },
+	{ "iterations", "N", "random rounds (200)", .num = &o.iterations, .max = 1 << 30 },
+	{ "seconds", "N", "random rounds for N seconds instead",
+	  .num = &o.seconds, .min = 1, .max = 1 << 20 },
+	{ "kinds", "LIST", "of send, send-se, send-inv, write, read, readback", .str = &kinds },
+	{ "min-size", "BYTES", "of a random message (0)", .num = &o.min_size, .max = REGION / 2 },
+	{ "max-size", "BYTES", "of a random message (1048576)",
+	  .num = &o.max_size, .max = REGION / 2 },
+	{ "segments", "N", "at most, of a request, 1..6 (6)",
+	  .num = &o.segments, .min = 1, .max = MAX_SGE },
+	{ "depth", "N", "of the work queues, 4..48 (16)",
+	  .num = &o.depth, .min = 4, .max = MAX_OPS },
 	{ }
 };
 
@@ -198,17 +203,6 @@ const struct prog prog = {
 	.text =
 		"Checks data integrity over a connected pair of RDMA queue pairs.\n"
 		"Without --server or --client both ends run here, in two processes.\n",
-	.options =
-		"  --server, --client   run only this side; PORT + 1 is then a TCP control\n"
-		"                       connection\n"
-		"  --seed N             of the random plans (default: by the clock; printed)\n"
-		"  --iterations N       random rounds (200)\n"
-		"  --seconds N          random rounds for N seconds instead\n"
-		"  --max-size BYTES     of a random message (1048576)\n"
-		"  --min-size BYTES     of a random message (0)\n"
-		"  --kinds LIST         of send, send-se, send-inv, write, read, readback\n"
-		"  --segments N         at most, of a request, 1..6 (6)\n"
-		"  --depth N            of the work queues, 4..48 (16)\n",
 	.table = options,
 	.kind = PROG_FREE,
 	.cases = true,

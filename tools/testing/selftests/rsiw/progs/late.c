@@ -23,8 +23,9 @@ static struct both b;
 static struct ibv_mr *src, *dst;
 
 static const struct opt options[] = {
-	{ .name = "patience", .num = &patience, .min = 1, .max = 60000 },
-	{ 0 }
+	{ "patience", "MS", "the device waits for so long (rnr_wait_ms)",
+	  .num = &patience, .min = 1, .max = 60000 },
+	{ }
 };
 
 static void begin(void)
@@ -373,7 +374,6 @@ static void run(void)
 const struct prog prog = {
 	.name = "late",
 	.text = "Receives that are posted after their messages have come.\n",
-	.options = "  --patience MS  the device waits for so long (rnr_wait_ms)\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 20300,

@@ -441,19 +441,15 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ .name = "own", .flag = &own },
-	{ .name = "abandon", .flag = &ends },
-	{ .name = "scarce", .flag = &scarce },
-	{},
+	{ "own", "", "with rings of its own", .flag = &own },
+	{ "abandon", "", "only end with windows that are bound", .flag = &ends },
+	{ "scarce", "", "only resize queues while there is little to be had", .flag = &scarce },
+	{ }
 };
 
 const struct prog prog = {
 	.name = "library",
 	.text = "What our library offers.\n",
-	.options =
-		"  --own                with rings of its own\n"
-		"  --abandon            only end with windows that are bound\n"
-		"  --scarce             only resize queues while there is little to be had\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18880,

@@ -240,7 +240,8 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "mtu", .num = &mtu, .max = 1 << 20 },
+	{ "mtu", "BYTES", "of the network interface under the device (0: any)",
+	  .num = &mtu, .max = 1 << 20 },
 	{ }
 };
 
@@ -248,8 +249,6 @@ const struct prog prog = {
 	.name = "limits",
 	.text =
 		"Creates queues of all sizes and compares queries with what was asked for.\n",
-	.options =
-		"  --mtu BYTES          of the network interface under the device (0: any)\n",
 	.table = options,
 	.kind = PROG_PAIR,
 	.port = 18680,

@@ -217,22 +217,19 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "to", .num = &to, .min = 1, .max = 65535 },
-	{ "address", .str = &address },
-	{ "from-port", .num = &from_port, .min = 1, .max = 65535 },
-	{ "silent", .flag = &silent },
+	{ "to", "PORT", "port that all are mapped to", .num = &to, .min = 1, .max = 65535 },
+	{ "address", "ADDR", "address that all are mapped to", .str = &address },
+	{ "from-port", "PORT",
+	  "connections from that port of --addr to --port come from " FORGED_ADDR
+	  ", as the core is told",
+	  .num = &from_port, .min = 1, .max = 65535 },
+	{ "silent", "", "does not answer who asks for a peer, and waits", .flag = &silent },
 	{ }
 };
 
 const struct prog prog = {
 	.name = "mapper",
 	.text = "Says READY when the core knows it, and runs until it is killed.\n",
-	.options =
-		"  --to PORT            port that all are mapped to\n"
-		"  --address ADDR       address that all are mapped to\n"
-		"  --from-port PORT     connections from that port of --addr to --port come\n"
-		"                       from " FORGED_ADDR ", as the core is told\n"
-		"  --silent             does not answer who asks for a peer, and waits\n",
 	.table = options,
 	.kind = PROG_FREE,
 	.port = 20600,

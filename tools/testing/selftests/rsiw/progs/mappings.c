@@ -467,15 +467,13 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "greedy", .flag = &only_greedy },
+	{ "greedy", "", "only makes queues until it is refused or killed", .flag = &only_greedy },
 	{ }
 };
 
 const struct prog prog = {
 	.name = "mappings",
 	.text = "Mappings and limits of a process with the device.\n",
-	.options =
-		"  --greedy             only makes queues until it is refused or killed\n",
 	.table = options,
 	.kind = PROG_HERE,
 	.port = 18780,

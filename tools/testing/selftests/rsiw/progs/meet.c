@@ -169,12 +169,14 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "server", .flag = &server },
-	{ "reject", .flag = &reject },
-	{ "disconnect", .str = &side },
-	{ "private", .num = &private_len, .max = 255 },
-	{ "ord", .num = &ord, .max = 255 },
-	{ "ird", .num = &ird, .max = 255 },
+	{ "server", "", "the side that listens", .flag = &server },
+	{ "reject", "", "the server rejects, with private data", .flag = &reject },
+	{ "disconnect", "SIDE", "client or server (client)", .str = &side },
+	{ "private", "N", "octets of private data each way, up to 255 (0)",
+	  .num = &private_len, .max = 255 },
+	{ "ord", "N", "Reads that the client has on the way at once (1)",
+	  .num = &ord, .max = 255 },
+	{ "ird", "N", "Reads that the server answers at once (1)", .num = &ird, .max = 255 },
 	{ }
 };
 
@@ -182,13 +184,6 @@ const struct prog prog = {
 	.name = "meet",
 	.text =
 		"Connects once, compares what was agreed, reads memory of the other side, ends.\n",
-	.options =
-		"  --server             the side that listens\n"
-		"  --private N          octets of private data each way, up to 255 (0)\n"
-		"  --ord N              Reads that the client has on the way at once (1)\n"
-		"  --ird N              Reads that the server answers at once (1)\n"
-		"  --reject             the server rejects, with private data\n"
-		"  --disconnect SIDE    client or server (client)\n",
 	.table = options,
 	.kind = PROG_FREE,
 	.port = 18800,

@@ -449,8 +449,8 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "run-ms", .num = &run_ms, .min = 100, .max = 3600000 },
-	{ "seed", .num = &seed, .min = 1, .max = 1000000 },
+	{ "run-ms", "N", "for how long (5000)", .num = &run_ms, .min = 100, .max = 3600000 },
+	{ "seed", "N", "of what is chosen", .num = &seed, .min = 1, .max = 1000000 },
 	{ }
 };
 
@@ -459,9 +459,6 @@ const struct prog prog = {
 	.text =
 		"Both ends of a connection post everything at once: all of it completes once and in\n"
 		"order.\n",
-	.options =
-		"  --run-ms N           for how long (5000)\n"
-		"  --seed N             of what is chosen\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18897,

@@ -278,8 +278,8 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "count", .num = &count, .min = 1, .max = 1000000 },
-	{ "clean", .flag = &clean },
+	{ "count", "N", "connections (500)", .num = &count, .min = 1, .max = 1000000 },
+	{ "clean", "", "destroyed queue pairs leave no completions", .flag = &clean },
 	{ }
 };
 
@@ -287,9 +287,6 @@ const struct prog prog = {
 	.name = "parting",
 	.text =
 		"Ends COUNT connections while messages arrive.\n",
-	.options =
-		"  --count N            connections (500)\n"
-		"  --clean              destroyed queue pairs leave no completions\n",
 	.table = options,
 	.kind = PROG_PAIR,
 	.port = 18620,

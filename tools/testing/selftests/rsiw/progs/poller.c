@@ -438,17 +438,14 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ .name = "stream", .flag = &streams },
-	{ .name = "exec", .flag = &replaced },
-	{},
+	{ "stream", "", "only go on until killed", .flag = &streams },
+	{ "exec", "", "only become another program", .flag = &replaced },
+	{ }
 };
 
 const struct prog prog = {
 	.name = "poller",
 	.text = "Queues that the kernel looks at by itself.\n",
-	.options =
-		"  --stream             only go on until killed\n"
-		"  --exec               only become another program\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18890,

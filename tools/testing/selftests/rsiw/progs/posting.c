@@ -318,17 +318,16 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ .name = "run-ms", .num = &run_ms, .min = 1, .max = 60000 },
-	{ .name = "rounds", .num = &rounds, .min = 1, .max = 1000 },
-	{},
+	{ "run-ms", "MS", "for how long threads post (400)",
+	  .num = &run_ms, .min = 1, .max = 60000 },
+	{ "rounds", "N", "how often a queue pair fails (10)",
+	  .num = &rounds, .min = 1, .max = 1000 },
+	{ }
 };
 
 const struct prog prog = {
 	.name = "posting",
 	.text = "Every request that was posted completes once.\n",
-	.options =
-		"  --run-ms MS          for how long threads post (400)\n"
-		"  --rounds N           how often a queue pair fails (10)\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18891,

@@ -411,16 +411,16 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "big", .num = &big, .max = 4095 },
+	{ "big", "MIB",
+	  "also messages of this size and 4 GiB - 1 (0), "
+	  "which takes 5 GiB of memory",
+	  .num = &big, .max = 4095 },
 	{ }
 };
 
 const struct prog prog = {
 	.name = "regions",
 	.text = "Kinds of memory regions; both ends are in this process.\n",
-	.options =
-		"  --big MIB            also messages of this size and 4 GiB - 1 (0),\n"
-		"                       which takes 5 GiB of memory\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18780,

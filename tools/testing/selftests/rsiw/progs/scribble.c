@@ -584,10 +584,11 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "own", .flag = &own },
-	{ "seed", .num64 = &seed },
-	{ "seconds", .num = &seconds, .min = 1, .max = 100000 },
-	{ "rounds", .num = &least, .min = 1, .max = 1000000 },
+	{ "own", "", "with the rings of our own library", .flag = &own },
+	{ "seed", "N", "of all that is written (default: by the clock; printed)", .num64 = &seed },
+	{ "seconds", "N", "how long at least (5)", .num = &seconds, .min = 1, .max = 100000 },
+	{ "rounds", "N", "how many connections at least (20)",
+	  .num = &least, .min = 1, .max = 1000000 },
 	{ }
 };
 
@@ -595,11 +596,6 @@ const struct prog prog = {
 	.name = "scribble",
 	.text =
 		"Writes nonsense into its own mapped queues while they carry traffic.\n",
-	.options =
-		"  --own                with the rings of our own library\n"
-		"  --seed N             of all that is written (default: by the clock; printed)\n"
-		"  --seconds N          how long at least (5)\n"
-		"  --rounds N           how many connections at least (20)\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18760,

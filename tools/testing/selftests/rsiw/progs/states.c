@@ -479,16 +479,16 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "direct", .flag = &is_direct },
+	{ "direct", "",
+	  "what is sent is answered though the path is cut: leave out "
+	  "what needs a Read without an answer",
+	  .flag = &is_direct },
 	{ }
 };
 
 const struct prog prog = {
 	.name = "states",
 	.text = "State transitions of queue pairs; both ends are in this process.\n",
-	.options =
-"  --direct             what is sent is answered though the path is cut: leave out\n"
-"                       what needs a Read without an answer\n",
 	.table = options,
 	.kind = PROG_LISTENS,
 	.port = 18720,

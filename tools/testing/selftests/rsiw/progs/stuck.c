@@ -84,16 +84,16 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "in", .str = &what },
+	{ "in", "WHAT",
+	  "connect: while it sets up a connection "
+	  "send: while it sends",
+	  .str = &what },
 	{ }
 };
 
 const struct prog prog = {
 	.name = "stuck",
 	.text = "Says STUCK once it is, and ends when it is let go.\n",
-	.options =
-		"  --in WHAT            connect: while it sets up a connection\n"
-		"                       send: while it sends\n",
 	.table = options,
 	.kind = PROG_FREE,
 	.port = 18860,

@@ -197,10 +197,12 @@ static void run(void)
 }
 
 static const struct opt options[] = {
-	{ "removed", .str = &removed },
-	{ "conns", .num = &conns, .min = 1, .max = 1000 },
-	{ "idle", .flag = &idle },
-	{ "wait", .num = &patience, .min = 1, .max = 1000 },
+	{ "removed", "SIDE", "whose device goes away: server, client or both (both)",
+	  .str = &removed },
+	{ "conns", "N", "connections (4)", .num = &conns, .min = 1, .max = 1000 },
+	{ "idle", "", "no traffic", .flag = &idle },
+	{ "wait", "SECONDS", "for the removal after READY (30)",
+	  .num = &patience, .min = 1, .max = 1000 },
 	{ }
 };
 
@@ -208,11 +210,6 @@ const struct prog prog = {
 	.name = "unplug",
 	.text =
 		"Two connected processes; the device of one or both is removed after READY.\n",
-	.options =
-		"  --removed SIDE       whose device goes away: server, client or both (both)\n"
-		"  --conns N            connections (4)\n"
-		"  --idle               no traffic\n"
-		"  --wait SECONDS       for the removal after READY (30)\n",
 	.table = options,
 	.kind = PROG_PAIR,
 	.port = 18660,
