@@ -209,24 +209,6 @@ static void atomic_fence(struct kv *k, struct kv_lab *l)
 	}
 }
 
-/* A Send behind it may be there before, but completes after it. */
-static void atomic_behind(struct kv *k, struct kv_lab *l)
-{
-	struct kv_wr wr[3];
-	int rv;
-
-	rv = kv_recv(&l->p->b, 100, 0, 0, 0);
-	wr[0] = fetch_add(l, 1, 0, 0, 1);
-	wr[1] = (struct kv_wr) { .op = IB_WR_SEND, .id = 2 };
-	wr[2] = cmp_swap(l, 3, 0, 1, 1, 5);
-	rv = rv ?: kv_post_list(&l->p->a, wr, 3);
-	if (kv_ok(k, !rv, "post: %d", rv) &&
-	    kv_want(k, l->p->a.scq, 1, KV_OK) && kv_want(k, l->p->a.scq, 2, KV_OK) &&
-	    kv_want(k, l->p->a.scq, 3, KV_OK))
-		kv_ok(k, l->result[0] == 0 && l->result[1] == 1 && l->word[0] == 5,
-		      "%llu %llu, then %llu", l->result[0], l->result[1], l->word[0]);
-}
-
 /* A processor of this host that adds as well. */
 struct adder {
 	atomic64_t *word;
@@ -312,35 +294,6 @@ static void atomic_sum(struct kv *k, struct kv_lab *l)
 		      l->word[SUM], PEERS * ADDS + OWN_ADDS);
 }
 
-/* Each takes a lock by CmpSwap, changes what it guards, and gives it back. */
-static void atomic_lock(struct kv *k, struct kv_lab *l)
-{
-	struct kv_opts o = { };
-	struct kv_pair *peer[2];
-	int i;
-
-	peer[0] = l->p;
-	o.pd = l->p->b.pd;
-	peer[1] = kv_connect(k, &o);
-	for (i = 0; peer[1] && i < 40; i++) {
-		struct kv_ep *ep = &peer[i & 1]->a;
-		struct kv_wr take = cmp_swap(l, 1, 0, 0, 0, 1 + i);
-		struct kv_wr other = cmp_swap(l, 2, 0, 1, 0, 99);
-		struct kv_wr give = cmp_swap(l, 3, 0, 2, 1 + i, 0);
-
-		take.sge[0].lkey = ep->pd->local_dma_lkey;
-		give.sge[0].lkey = ep->pd->local_dma_lkey;
-		other.sge[0].lkey = peer[!(i & 1)]->a.pd->local_dma_lkey;
-		if (!kv_do(k, ep, &take, KV_OK) ||
-		    !kv_do(k, &peer[!(i & 1)]->a, &other, KV_OK) ||
-		    !kv_do(k, ep, &give, KV_OK) ||
-		    !kv_ok(k, l->result[0] == 0 && l->result[1] == 1 + i &&
-			   l->result[2] == 1 + i && !l->word[0], "round %d: %llu %llu %llu",
-			   i, l->result[0], l->result[1], l->result[2]))
-			return;
-	}
-}
-
 /* What the request says of itself is refused when it is posted. */
 static void atomic_bad_post(struct kv *k, struct kv_lab *l)
 {
@@ -371,16 +324,6 @@ static void atomic_bad_post(struct kv *k, struct kv_lab *l)
 	wr = fetch_add(l, 1, 0, 0, 1);
 	wr.flags = IB_SEND_INLINE;
 	did(k, l, &wr, IB_WC_FETCH_ADD, 0, 1);
-}
-
-/* With an ORD of zero there can be none. */
-static void atomic_no_depth(struct kv *k, struct kv_lab *l)
-{
-	struct kv_wr wr;
-
-	wr = fetch_add(l, 1, 0, 0, 1);
-	if (kv_do(k, &l->p->a, &wr, KV_QP_OP))
-		kv_ok(k, !l->word[0], "the word was changed");
 }
 
 /* A sink that is not there to be written. */
@@ -558,14 +501,9 @@ const struct kv_case kv_atomic_cases[] = {
 	{ "atomic-order", "X-ATM-13 X-ATM-14", .with = atomic_order,
 	  .o = &(struct kv_opts) { .depth = 64, .depth_reads = 2 } },
 	{ "atomic-fence", "X-ATM-17", .with = atomic_fence },
-	{ "atomic-behind", "X-ATM-16", .with = atomic_behind },
 	{ "atomic-sum", "X-ATM-11", .with = atomic_sum,
 	  .o = &(struct kv_opts) { .depth = 32, .depth_reads = 8 } },
-	{ "atomic-lock", "X-ATM-7 X-ATM-11", .with = atomic_lock,
-	  .access = KV_REMOTE | IB_ACCESS_REMOTE_ATOMIC },
 	{ "atomic-bad-post", "X-ATM-16", .with = atomic_bad_post },
-	{ "atomic-no-depth", "X-ATM-13", .with = atomic_no_depth,
-	  .o = &(struct kv_opts) { .no_reads = true } },
 	{ "atomic-sink", "X-ATM-16", .with = atomic_sink },
 	{ "atomic-pieces", "X-ATM-9", atomic_pieces },
 	{ "atomic-windows", "X-ATM-10", atomic_windows },

@@ -143,32 +143,9 @@ static void inv_by_send_wrong_key(struct kv *k, struct kv_lab *l)
 	send_inv_fails(k, l, l->mr->mr->rkey ^ 1);
 }
 
-static void inv_by_send_unknown(struct kv *k, struct kv_lab *l)
-{
-	send_inv_fails(k, l, l->mr->mr->rkey ^ 0x5a5a5a00);
-}
-
 static void inv_by_send_dma_key(struct kv *k, struct kv_lab *l)
 {
 	send_inv_fails(k, l, l->p->b.pd->local_dma_lkey);
-}
-
-static void inv_by_send_other_pd(struct kv *k, struct kv_lab *l)
-{
-	struct kv_mr *mr;
-
-	mr = kv_region(k, &l->p->a, 1, KV_REMOTE);
-	if (mr)
-		send_inv_fails(k, l, mr->mr->rkey);
-}
-
-/* The peer has no right to it at all. */
-static void inv_by_send_local_only(struct kv *k, struct kv_lab *l)
-{
-	struct ib_wc wc;
-
-	if (send_inv(k, l, l->mr->mr->rkey, KV_REM_INV, &wc))
-		kv_is_down(k, &l->p->a);
 }
 
 /*
@@ -293,12 +270,7 @@ const struct kv_case kv_inv_cases[] = {
 	{ "inv-other-pd", "V-INV-7 V-WC-22", .with = inv_other_pd },
 	{ "inv-by-send", "V-INV-1 V-INV-14 V-CQ-26", .with = inv_by_send },
 	{ "inv-by-send-wrong-key", "V-INV-9 V-INV-12", .with = inv_by_send_wrong_key },
-	{ "inv-by-send-unknown", "V-INV-11 V-INV-12 V-WC-13",
-	  .with = inv_by_send_unknown },
 	{ "inv-by-send-dma-key", "V-STAG0-6", .with = inv_by_send_dma_key },
-	{ "inv-by-send-other-pd", "V-INV-7 V-WC-12", .with = inv_by_send_other_pd },
-	{ "inv-by-send-local-only", "V-INV-10 V-WC-12", .with = inv_by_send_local_only,
-	  .access = IB_ACCESS_LOCAL_WRITE },
 	{ "inv-by-send-early", "V-INV-9 V-INV-12", .with = inv_by_send_early },
 	{ "inv-by-send-early-window", "V-INV-9 V-INV-12",
 	  .with = inv_by_send_early_window },

@@ -3,7 +3,6 @@
 #include "kv.h"
 
 #define LEN 32768
-#define READS 60
 #define BUSY 300
 
 /* A region to read from at each end, and a sink. */
@@ -119,23 +118,6 @@ static void fence_busy(struct kv *k, struct kv_lab *l)
 	}
 }
 
-/* Also behind an empty Read; and where no Read is under way it means nothing. */
-static void fence_empty_read(struct kv *k, struct kv_lab *l)
-{
-	int rv;
-
-	if (!receives(k, l, 2))
-		return;
-	rv = kv_post_list(&l->p->a, (struct kv_wr[]) {
-		SEND_A(l, 1, .flags = IB_SEND_FENCE),
-		{ .op = IB_WR_RDMA_READ, .id = 2, .key = 0xdeadbeef },
-		SEND_A(l, 3, .flags = IB_SEND_FENCE) }, 3);
-	if (kv_ok(k, !rv, "post: %d", rv) &&
-	    kv_want(k, l->p->a.scq, 1, KV_OK) &&
-	    kv_want(k, l->p->a.scq, 2, KV_OK))
-		kv_want(k, l->p->a.scq, 3, KV_OK);
-}
-
 /* A fenced invalidation waits for the Read into what it invalidates. */
 static void fence_invalidate(struct kv *k, struct kv_lab *l)
 {
@@ -186,45 +168,6 @@ static void fence_anywhere(struct kv *k, struct kv_lab *l)
 		kv_want(k, l->p->a.scq, 4, KV_OK);
 }
 
-/* Both ends read over their ORD of 1, with fenced Sends among the Reads. */
-static void reads_both_ways(struct kv *k, struct kv_lab *l)
-{
-	int i, rv = 0;
-
-	if (!receives(k, l, READS / 4))
-		return;
-	for (i = 0; i < READS / 4; i++)
-		rv = rv ?: kv_recv(&l->p->a, 100, l->m->addr, LEN,
-				   l->p->a.pd->local_dma_lkey);
-	for (i = 0; i < READS && !rv; i++) {
-		rv = kv_post(&l->p->a, &(struct kv_wr) READ_B(l, i));
-		rv = rv ?: kv_post(&l->p->b, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = i,
-			KV_LOCAL(&l->p->b, l->n),
-			.remote = l->a->mr->iova,
-			.key = l->a->mr->rkey });
-		if (i % 4 || rv)
-			continue;
-		rv = kv_post(&l->p->a, &(struct kv_wr)
-			SEND_A(l, 999, .flags = IB_SEND_FENCE, .quiet = true));
-		rv = rv ?: kv_post(&l->p->b, &(struct kv_wr) {
-			.op = IB_WR_SEND, .id = 999, .quiet = true,
-			.flags = IB_SEND_FENCE });
-	}
-	if (!kv_ok(k, !rv, "post: %d", rv))
-		return;
-	for (i = 0; i < READS; i++)
-		if (!kv_want(k, l->p->a.scq, i, KV_OK) ||
-		    !kv_want(k, l->p->b.scq, i, KV_OK))
-			return;
-}
-
-/* With an ORD of zero a Read fails by itself. */
-static void read_without_ord(struct kv *k, struct kv_lab *l)
-{
-	kv_do(k, &l->p->a, &(struct kv_wr) READ_B(l, 1), KV_QP_OP);
-}
-
 /* What was unsignaled makes no completion, what is behind it does. */
 static void unsignaled(struct kv *k, struct kv_lab *l)
 {
@@ -247,14 +190,9 @@ const struct kv_case kv_order_cases[] = {
 	{ "order-behind-read", "V-ORD-2", .with = order_behind_read },
 	{ "fence-send", "V-FNC-1", .with = fence_send },
 	{ "fence-busy", "V-FNC-1", .with = fence_busy,
-	  .o = &(struct kv_opts) { .depth = 2 * READS, .depth_reads = 16 } },
-	{ "fence-empty-read", "V-FNC-4 V-ORD-14", .with = fence_empty_read },
+	  .o = &(struct kv_opts) { .depth = 120, .depth_reads = 16 } },
 	{ "fence-invalidate", "V-FNC-3 T-41", .with = fence_invalidate },
 	{ "fence-anywhere", "V-FNC-5 V-WR-10 T-41", .with = fence_anywhere },
-	{ "reads-both-ways", "V-RD-2 V-RD-4 V-RD-12", .with = reads_both_ways,
-	  .o = &(struct kv_opts) { .depth = 2 * READS, .depth_reads = 1 } },
-	{ "read-without-ord", "V-RD-3 V-WC-15", .with = read_without_ord,
-	  .o = &(struct kv_opts) { .no_reads = true } },
 	{ "unsignaled", "V-CQ-28 V-WR-9", .with = unsignaled },
 	{ }
 };

@@ -136,26 +136,6 @@ static void inline_data(struct kv *k, struct kv_lab *l)
 	}
 }
 
-/* Buffers are the consumer's again once the request is complete. */
-static void buffer_reuse(struct kv *k, struct kv_lab *l)
-{
-	int i;
-
-	for (i = 0; i < 20; i++) {
-		if (!receive(k, l, 1))
-			return;
-		memset(l->m->va, i, LEN);
-		if (!kv_do(k, &l->p->a, &(struct kv_wr) {
-				.op = IB_WR_SEND, .id = 1,
-				KV_LOCAL(&l->p->a, l->m) }, KV_OK))
-			return;
-		memset(l->m->va, 0xff, LEN);
-		if (!kv_want(k, l->p->b.rcq, 9, KV_OK) ||
-		    !kv_ok(k, *(u8 *)l->n->va == i, "contents"))
-			return;
-	}
-}
-
 static bool full(struct kv *k, struct kv_ep *ep, const char *what)
 {
 	int rv = kv_recv(ep, 9, 0, 0, 0);
@@ -192,25 +172,6 @@ static void slots_srq(struct kv *k)
 	slots_until_polled(k, &(struct kv_opts) { .depth = 8, .srq = true });
 }
 
-/* An unsignaled request that succeeded has no slot any more. */
-static void slots_unsignaled(struct kv *k)
-{
-	struct kv_pair *p = kv_connect(k, &(struct kv_opts) { .depth = 8 });
-	int i, j, rv;
-
-	for (i = 0; p && i < 5; i++) {
-		for (j = 0; j < 7; j++) {
-			rv = kv_post(&p->a, &(struct kv_wr) {
-				.op = IB_WR_RDMA_WRITE, .quiet = true });
-			if (!kv_ok(k, !rv, "post %d: %d", 7 * i + j, rv))
-				return;
-		}
-		if (!kv_do(k, &p->a, &(struct kv_wr) {
-				.op = IB_WR_RDMA_WRITE, .id = 5 }, KV_OK))
-			return;
-	}
-}
-
 /* A queue pair with an SRQ has no receives of its own. */
 static void srq_post(struct kv *k)
 {
@@ -223,27 +184,6 @@ static void srq_post(struct kv *k)
 		return;
 	rv = ib_post_recv(p->b.qp, &wr, &bad);
 	kv_ok(k, rv == -EINVAL && bad == &wr, "%d", rv);
-}
-
-/* Key zero is nobody's: neither as remote key nor as the sink of a Read. */
-static void key_zero(struct kv *k, struct kv_lab *l, enum ib_wr_opcode op, u32 local, u32 remote)
-{
-	kv_do(k, &l->p->a, &(struct kv_wr) {
-		.op = op, .id = 1, .sges = 1,
-		.sge = { { l->m->addr, LEN,
-			   local ? l->p->a.pd->local_dma_lkey : 0 } },
-		.remote = l->b->mr->iova,
-		.key = remote ? l->b->mr->rkey : 0 }, KV_PROT);
-}
-
-static void key_zero_write(struct kv *k, struct kv_lab *l)
-{
-	key_zero(k, l, IB_WR_RDMA_WRITE, 1, 0);
-}
-
-static void key_zero_sink(struct kv *k, struct kv_lab *l)
-{
-	key_zero(k, l, IB_WR_RDMA_READ, 0, 1);
 }
 
 /* Receives of as many elements as there can be, an octet each, filled at once. */
@@ -310,13 +250,9 @@ const struct kv_case kv_request_cases[] = {
 	{ "read-two-sinks", "V-RNIC-12 V-IMM-13", .with = read_two_sinks },
 	{ "inline-data", "V-WR-23", .with = inline_data,
 	  .o = &(struct kv_opts) { .inline_data = LEN } },
-	{ "buffer-reuse", "V-WC-1", .with = buffer_reuse },
 	{ "slots-receive", "V-WR-8 V-WR-5 T-15", slots_receive },
 	{ "slots-srq", "V-SRQ-9 V-SRQ-10", slots_srq },
-	{ "slots-unsignaled", "V-WR-7", slots_unsignaled },
 	{ "srq-post", "V-SRQ-8 V-IMM-14", srq_post },
-	{ "key-zero-write", "V-STAG0-8", .with = key_zero_write },
-	{ "key-zero-sink", "V-STAG0-8", .with = key_zero_sink },
 	{ "receive-pieces", "V-RNIC-10", receive_pieces },
 	{ }
 };

@@ -117,7 +117,6 @@ struct kv_opts {
 	u32 inline_data;
 	u32 recv_sge;			/* elements of a receive (2) */
 	u8 depth_reads;			/* IRD and ORD (4) */
-	bool no_reads;			/* ORD 0 */
 	bool srq;			/* end b receives by an SRQ */
 	bool core_cq;			/* CQs that the core polls */
 	bool silent_cq;			/* CQs without a handler */

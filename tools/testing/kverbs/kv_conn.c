@@ -149,7 +149,7 @@ static void conn_param(const struct kv_opts *o, struct rdma_conn_param *param)
 {
 	*param = (struct rdma_conn_param) {
 		.responder_resources = o->depth_reads,
-		.initiator_depth = o->no_reads ? 0 : o->depth_reads,
+		.initiator_depth = o->depth_reads,
 	};
 }
 

@@ -320,6 +320,7 @@ static void bad_requests(void)
 		{ "V-WC-6 Read into an invalid STag", IBV_WR_RDMA_READ, UNKNOWN },
 		{ "V-WC-8 Read into a region that is only read", IBV_WR_RDMA_READ, ONLY_READ },
 		{ "V-STAG0-3 Send with STag 0", IBV_WR_SEND, ZERO },
+		{ "V-STAG0-8 Read into STag 0", IBV_WR_RDMA_READ, ZERO },
 		{ "V-WC-9 V-PD-4 Send from another PD", IBV_WR_SEND, FOREIGN },
 		{ "V-WC-7 Send beyond the region", IBV_WR_SEND, BEYOND },
 		{ "V-WC-10 Send that wraps", IBV_WR_SEND, WRAPS },
