@@ -22,7 +22,6 @@
 #include "scribble/ring.h"
 
 static unsigned int seconds = 5, least = 20;
-static uint64_t seed;
 
 /* Of memory; those of rings may be larger. */
 #define PAGE 4096

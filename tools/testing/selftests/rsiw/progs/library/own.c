@@ -446,10 +446,6 @@ static void builders(void)
 	forget();
 }
 
-/*
- * The core destroys what a process leaves behind, the newest first: the queue pair
- * and the region before the windows that hold them.
- */
 /* What the driver does not know of yet is not taken for nothing. */
 static void pads(void)
 {
@@ -464,6 +460,10 @@ static void pads(void)
 	forget();
 }
 
+/*
+ * The core destroys what a process leaves behind, the newest first: the queue pair
+ * and the region before the windows that hold them.
+ */
 void abandon(void)
 {
 	struct ep_attr attr = { .send_wr = 4, .recv_wr = 4 };
