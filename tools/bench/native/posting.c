@@ -15,34 +15,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ep.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: posting [options]\n"
-"Prints \"posted COUNT NANOSECONDS CALLS\".\n"
-USAGE_WHERE
-"  --poll US            microseconds for which the kernel polls (0: not at all)\n"
-"  --depth N            requests in flight (1)\n"
-"  --count N            messages (20000)\n"
-"  --events             sleep until an event instead of polling\n"
-"  --limit SECONDS      watchdog (60)\n";
+#include "prog.h"
 
 #define LEN 64
 #define MAX_DEPTH 64
 
-static unsigned int poll_us, depth = 1, count = 20000, limit = 60;
+static unsigned int poll_us, depth = 1, count = 20000;
 static bool events;
-static struct ep_where where = { .addr = "127.0.0.1", .port = 21000 };
-
-static const struct opt options[] = {
-	{ .name = "poll", .num = &poll_us, .max = 1000 },
-	{ .name = "depth", .num = &depth, .min = 1, .max = MAX_DEPTH },
-	{ .name = "events", .flag = &events },
-	{ .name = "count", .num = &count, .min = 1, .max = 10000000 },
-	{},
-};
-
 static int device = -1;
 static unsigned long calls;
 
@@ -104,7 +83,7 @@ static void move(struct ep *e, struct ibv_send_wr *wr, unsigned int left)
 	}
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
 	struct ep_attr attr = {
 		.send_wr = MAX_DEPTH, .recv_wr = 1, .inline_data = LEN,
@@ -114,7 +93,6 @@ int main(int argc, char **argv)
 		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
 	};
 	struct rdma_event_channel *ec;
-	struct ep_listener l;
 	struct ep a = {}, p = {};
 	struct rdma_cm_id *id;
 	uint64_t begin, ns;
@@ -122,21 +100,18 @@ int main(int argc, char **argv)
 	char us[12];
 	void *mem;
 
-	opt_parse(argc, argv, usage, &where, &limit, options);
 	attr.channel = events;
-	ep_watchdog(limit);
 	snprintf(us, sizeof(us), "%u", poll_us);
 	CHECK_SYS(setenv("RSIW_POLL_US", us, 1));
-	ep_listen(&l, where.addr, where.port, 1);
 	ec = rdma_create_event_channel();
 	CHECK(ec, "event channel: %m");
 	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(ec, id, where.addr, l.port);
+	ep_resolve(ec, id, where.addr, listener.port);
 	ep_setup(&a, id, &attr);
 	CHECK_SYS(rdma_connect(id, &a.param));
 	/* The other end needs nobody to poll for its requests. */
 	CHECK_SYS(unsetenv("RSIW_POLL_US"));
-	ep_accept(&p, &l, &attr);
+	ep_accept(&p, &listener, &attr);
 	ep_expect(ec, RDMA_CM_EVENT_ESTABLISHED);
 	mem = ep_pages(4096);
 	mr = ep_reg(&p, mem, 4096, ALL_ACCESS);
@@ -150,5 +125,23 @@ int main(int argc, char **argv)
 	move(&a, &wr, count);
 	ns = ep_now_ns() - begin;
 	printf("posted %u %lu %lu\n", count, ns, calls);
-	return 0;
 }
+
+static const struct opt options[] = {
+	{ "poll", "US", "microseconds for which the kernel polls (0: not at all)",
+	  .num = &poll_us, .max = 1000 },
+	{ "depth", "N", "requests in flight (1)", .num = &depth, .min = 1, .max = MAX_DEPTH },
+	{ "count", "N", "messages (20000)", .num = &count, .min = 1, .max = 10000000 },
+	{ "events", "", "sleep until an event instead of polling", .flag = &events },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "posting",
+	.text = "Prints \"posted COUNT NANOSECONDS CALLS\".\n",
+	.table = options,
+	.kind = PROG_LISTENS,
+	.port = 21000,
+	.limit = 60,
+	.run = run,
+};

@@ -19,28 +19,17 @@
 #include <unistd.h>
 
 #include "marks.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: scale [options]\n"
-"Prints \"NAME VALUE\" per line; counts what two messages sizes cost.\n"
-USAGE_WHERE
-"  --qps N              connections at the same time (1)\n"
-"  --messages N         of each size (3200)\n"
-"  --maps FILE          keep what the client has mapped in FILE\n"
-"  --connects N         only connect and disconnect so often\n"
-"  --limit SECONDS      watchdog (600)\n";
+#include "prog.h"
 
 /* Messages on their way, and receives that a queue pair has. */
 #define WINDOW 16
 #define LARGEST 4096
 
 static const unsigned int sizes[] = { 64, 4096 };
+static unsigned int qps = 1, messages = 3200, cycles;
+static const char *maps;
 
 struct side {
-	struct ep_pair pair;
-	struct ep_where w;
-	struct ep_listener l;
 	struct rdma_event_channel *ec;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *cc;
@@ -129,7 +118,7 @@ static void call_next(struct side *s)
 	struct rdma_cm_id *id;
 
 	CHECK_SYS(rdma_create_id(s->ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(s->ec, id, s->w.addr, s->w.port);
+	ep_resolve(s->ec, id, where.addr, where.port);
 	open_qp(s, s->open++, id);
 	CHECK_SYS(rdma_connect(id, &p));
 	ep_expect(s->ec, RDMA_CM_EVENT_ESTABLISHED);
@@ -164,7 +153,7 @@ static void serve_next(struct side *s)
 
 static void open_next(struct side *s)
 {
-	if (s->pair.server)
+	if (pair.server)
 		serve_next(s);
 	else
 		call_next(s);
@@ -175,7 +164,7 @@ static void close_last(struct side *s)
 	struct rdma_cm_id *id = s->id[--s->open];
 
 	s->up--;
-	if (!s->pair.server)
+	if (!pair.server)
 		CHECK_SYS(rdma_disconnect(id));
 	ep_expect(s->ec, RDMA_CM_EVENT_DISCONNECTED);
 	rdma_destroy_qp(id);
@@ -226,7 +215,7 @@ static void move(struct side *s, unsigned int *next, unsigned int count,
 	unsigned int n;
 
 	for (; count; count -= WINDOW) {
-		if (s->pair.server) {
+		if (pair.server) {
 			wait_for(s, 0, WINDOW);
 			*next = (*next + WINDOW) % s->qps;
 			post_send(s, (*next + s->qps - 1) % s->qps, 1);
@@ -277,15 +266,15 @@ static long long used_memory(void)
 }
 
 /* Both sides at rest; what that is in memory. */
-static long long rest(struct side *s)
+static long long rest(void)
 {
-	ep_sync(&s->pair);
+	ep_sync(&pair);
 	/* Let the kernel free what it frees later. */
 	usleep(300000);
 	return used_memory();
 }
 
-static void run(struct side *s, unsigned int messages, const char *maps)
+static void messages_of_all(struct side *s)
 {
 	/* The first ones bring what all share. */
 	unsigned int first = s->qps / 10, next = 0, i;
@@ -293,95 +282,94 @@ static void run(struct side *s, unsigned int messages, const char *maps)
 
 	while (s->up < s->qps) {
 		if (s->up == first)
-			before = rest(s);
+			before = rest();
 		ep_phase("connection %u", s->up);
 		open_next(s);
 	}
-	after = rest(s);
-	ep_sync(&s->pair);
-	if (!s->pair.server && s->qps > 1)
+	after = rest();
+	ep_sync(&pair);
+	if (!pair.server && s->qps > 1)
 		printf("memory %lld\n", (after - before) / (s->qps - first));
 	/* To a multiple of the window; each queue pair moves some unseen. */
 	messages = (messages + WINDOW - 1) / WINDOW * WINDOW;
 	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		ep_phase("messages of %u bytes", sizes[i]);
 		move(s, &next, (s->qps / WINDOW + 4) * WINDOW, sizes[i]);
-		ep_sync(&s->pair);
-		if (!s->pair.server)
+		ep_sync(&pair);
+		if (!pair.server)
 			set_mark(MARK_START);
 		move(s, &next, messages, sizes[i]);
-		if (!s->pair.server) {
+		if (!pair.server) {
 			set_mark(MARK_STOP);
 			printf("size %u messages %u\n", sizes[i], messages);
 		}
-		ep_sync(&s->pair);
+		ep_sync(&pair);
 	}
-	if (!s->pair.server && maps)
+	if (!pair.server && maps)
 		keep_maps(maps);
 }
 
-static void connects(struct side *s, unsigned int count, const char *maps)
+static void connects(struct side *s)
 {
 	uint64_t begin = 0;
 	unsigned int i;
 
 	/* The first one brings what all share. */
-	for (i = 0; i <= count; i++) {
+	for (i = 0; i <= cycles; i++) {
 		ep_phase("connection %u", i);
 		if (i == 1) {
 			begin = ep_now_ns();
-			if (!s->pair.server)
+			if (!pair.server)
 				set_mark(MARK_START);
 		}
 		open_next(s);
 		close_last(s);
 		/* Else the next request may come before this one's end. */
-		ep_sync(&s->pair);
+		ep_sync(&pair);
 	}
-	if (s->pair.server)
+	if (pair.server)
 		return;
 	set_mark(MARK_STOP);
-	printf("connects %.2f\n", count * 1e9 / (ep_now_ns() - begin));
+	printf("connects %.2f\n", cycles * 1e9 / (ep_now_ns() - begin));
 	if (maps)
 		keep_maps(maps);
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	struct side s = { .w = { .addr = "127.0.0.1", .port = 18650 },
-			  .qps = 1 };
-	unsigned int messages = 3200, count = 0, limit = 600;
-	const char *maps = NULL;
-	const struct opt table[] = {
-		{ "qps", .num = &s.qps, .min = 1, .max = 10000 },
-		{ "messages", .num = &messages, .min = 1, .max = 1000000 },
-		{ "maps", .str = &maps },
-		{ "connects", .num = &count, .max = 1000000 },
-		{ }
-	};
-	int status = 0;
+	struct side s = { .qps = qps, .ec = listener.ec };
 
-	opt_parse(argc, argv, usage, &s.w, &limit, table);
-	s.id = calloc(s.qps, sizeof(*s.id));
+	s.id = calloc(qps, sizeof(*s.id));
 	CHECK(s.id, "no memory");
-	ep_fork(&s.pair, &s.w, true);
-	ep_watchdog(limit);
-	if (s.pair.server) {
-		ep_listen(&s.l, s.w.addr, s.w.port, 64);
-		s.ec = s.l.ec;
-	} else {
+	if (!pair.server) {
 		s.ec = rdma_create_event_channel();
 		CHECK(s.ec, "event channel: %m");
 	}
-	ep_sync(&s.pair);
-	if (count)
-		connects(&s, count, maps);
+	if (cycles)
+		connects(&s);
 	else
-		run(&s, messages, maps);
+		messages_of_all(&s);
 	fflush(stdout);
-	ep_sync(&s.pair);
 	/* The end of the processes closes what is open. */
-	if (s.pair.server)
-		status = ep_join(&s.pair);
-	return status;
+	ep_sync(&pair);
 }
+
+static const struct opt options[] = {
+	{ "qps", "N", "connections at the same time (1)",
+	  .num = &qps, .min = 1, .max = 10000 },
+	{ "messages", "N", "of each size (3200)", .num = &messages, .min = 1, .max = 1000000 },
+	{ "maps", "FILE", "keep what the client has mapped in FILE", .str = &maps },
+	{ "connects", "N", "only connect and disconnect so often", .num = &cycles, .max = 1000000 },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "scale",
+	.text = "Prints \"NAME VALUE\" per line; counts what messages of two sizes cost.\n",
+	.table = options,
+	.kind = PROG_PAIR,
+	.port = 18650,
+	.limit = 600,
+	.backlog = 64,
+	.run = run,
+};

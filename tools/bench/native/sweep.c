@@ -30,21 +30,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ep.h"
-#include "opt.h"
-
-static const char usage[] =
-"usage: sweep [options]\n"
-"Prints \"point SIZE COUNT NANOSECONDS\" for each point.\n"
-USAGE_WHERE
-"  --verb VERB          send, write or read (send)\n"
-"  --latency            instead of throughput\n"
-"  --depth N            requests in flight (1)\n"
-"  --reads N            RDMA Reads that a connection allows, each way (16)\n"
-"  --points S:N,...     sizes in bytes, and how many messages of each\n"
-"  --poll               poll instead of sleeping until an event\n"
-"  --tcp                plain TCP, of which there are sends only\n"
-"  --limit SECONDS      watchdog, for each point (60)\n";
+#include "prog.h"
 
 #define LARGEST (8u << 20)
 #define MAX_DEPTH 128
@@ -60,8 +46,6 @@ USAGE_WHERE
 #define PAUSE 20000
 
 struct side {
-	struct ep_pair pair;
-	struct ep_where w;
 	struct ep ep;
 	struct ibv_mr *mr;
 	char *out, *in;			/* one buffer: both of LARGEST bytes */
@@ -75,12 +59,16 @@ struct side {
 	unsigned int received;		/* and messages of the peer */
 };
 
-struct series {
+/* What is measured. */
+static struct {
 	const char *verb;
 	enum ibv_wr_opcode opcode;
 	bool latency;
 	unsigned int depth;
-};
+} series = { .verb = "send", .depth = 1 };
+static struct side the_side = { .tcp = -1, .reads = 16 };
+static const char *points = "";
+static bool tcp;
 
 /* What both sides tell each other about their buffer. */
 struct region {
@@ -171,7 +159,7 @@ static void rounds_send(struct side *s, unsigned int size, unsigned int count)
 
 	for (n = 1; n <= count; n++) {
 		/* The server's turn is after the client's. */
-		while (s->pair.server && s->received - first < n)
+		while (pair.server && s->received - first < n)
 			collect(s);
 		post(s, IBV_WR_SEND, size, n % SIGNAL == 0 || n == count);
 		while (s->received - first < n)
@@ -194,11 +182,11 @@ static void rounds_write(struct side *s, unsigned int size, unsigned int count)
 	for (n = 1; n <= count; n++) {
 		/* Never the one before, nor what is there in the beginning. */
 		value = n % 127 + 1;
-		if (s->pair.server)
+		if (pair.server)
 			await_byte(s->in + size - 1, value);
 		s->out[size - 1] = value;
 		post(s, IBV_WR_RDMA_WRITE, size, n % SIGNAL == 0 || n == count);
-		if (!s->pair.server)
+		if (!pair.server)
 			await_byte(s->in + size - 1, value);
 		settle(s, 0);
 	}
@@ -206,7 +194,7 @@ static void rounds_write(struct side *s, unsigned int size, unsigned int count)
 
 static void rounds_read(struct side *s, unsigned int size, unsigned int count)
 {
-	for (; count && !s->pair.server; count--) {
+	for (; count && !pair.server; count--) {
 		post(s, IBV_WR_RDMA_READ, size, true);
 		settle(s, 0);
 	}
@@ -239,27 +227,26 @@ static void acknowledge(struct side *s, unsigned int count, unsigned int credit)
 	settle(s, first + count);
 }
 
-static void stream(struct side *s, const struct series *series,
-		   unsigned int size, unsigned int count)
+static void stream(struct side *s, unsigned int size, unsigned int count)
 {
-	bool send = series->opcode == IBV_WR_SEND;
+	bool send = series.opcode == IBV_WR_SEND;
 	unsigned int answers = (count + CREDIT - 1) / CREDIT;
 	unsigned int n, first = s->received;
 
-	if (s->pair.server) {
+	if (pair.server) {
 		if (send)
 			acknowledge(s, count, CREDIT);
-		else if (series->opcode == IBV_WR_RDMA_WRITE)
+		else if (series.opcode == IBV_WR_RDMA_WRITE)
 			acknowledge(s, 1, 1);
 		return;
 	}
 	for (n = 0; n < count; n++) {
-		while (s->posted - s->done >= series->depth ||
+		while (s->posted - s->done >= series.depth ||
 		       (send && n - (s->received - first) * CREDIT >= RECEIVES))
 			collect(s);
-		post(s, series->opcode, size, true);
+		post(s, series.opcode, size, true);
 	}
-	if (series->opcode == IBV_WR_RDMA_WRITE) {
+	if (series.opcode == IBV_WR_RDMA_WRITE) {
 		/* Arrives behind them. */
 		post(s, IBV_WR_SEND, 1, true);
 		answers = 1;
@@ -301,16 +288,16 @@ static void tcp_move(struct side *s, bool latency, unsigned int size,
 	unsigned int n;
 
 	for (n = 0; n < count; n++) {
-		if (s->pair.server)
+		if (pair.server)
 			tcp_receive(s, size);
 		else
 			tcp_send(s, size);
-		if (latency && s->pair.server)
+		if (latency && pair.server)
 			tcp_send(s, size);
 		else if (latency)
 			tcp_receive(s, size);
 	}
-	if (!latency && s->pair.server)
+	if (!latency && pair.server)
 		tcp_send(s, 1);
 	else if (!latency)
 		tcp_receive(s, 1);
@@ -319,24 +306,24 @@ static void tcp_move(struct side *s, bool latency, unsigned int size,
 static void tcp_open(struct side *s)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET,
-				 .sin_port = htons(s->w.port) };
+				 .sin_port = htons(where.port) };
 	int fd, one = 1;
 
-	CHECK(inet_pton(AF_INET, s->w.addr, &a.sin_addr) == 1,
-	      "%s is no IPv4 address", s->w.addr);
+	CHECK(inet_pton(AF_INET, where.addr, &a.sin_addr) == 1,
+	      "%s is no IPv4 address", where.addr);
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	CHECK(fd >= 0, "socket: %m");
-	if (s->pair.server) {
+	if (pair.server) {
 		CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one,
 				     sizeof(one)));
 		CHECK_SYS(bind(fd, (struct sockaddr *)&a, sizeof(a)));
 		CHECK_SYS(listen(fd, 1));
-		ep_sync(&s->pair);
+		ep_sync(&pair);
 		s->tcp = accept(fd, NULL, NULL);
 		CHECK(s->tcp >= 0, "accept: %m");
 		close(fd);
 	} else {
-		ep_sync(&s->pair);
+		ep_sync(&pair);
 		CHECK_SYS(connect(fd, (struct sockaddr *)&a, sizeof(a)));
 		s->tcp = fd;
 	}
@@ -357,10 +344,10 @@ static void rdma_open(struct side *s)
 	struct region own, peer;
 	unsigned int n;
 
-	if (s->pair.server)
-		ep_listen(&listener, s->w.addr, s->w.port, 1);
-	ep_sync(&s->pair);
-	ep_open(&s->ep, &s->pair, &listener, &s->w, &attr);
+	if (pair.server)
+		ep_listen(&listener, where.addr, where.port, 1);
+	ep_sync(&pair);
+	ep_open(&s->ep, &pair, &listener, &where, &attr);
 	s->mr = ep_reg(&s->ep, s->out, 2 * (size_t)LARGEST, ALL_ACCESS);
 	for (n = 0; n < RECEIVES; n++)
 		post_receive(s);
@@ -369,45 +356,43 @@ static void rdma_open(struct side *s)
 		CHECK_SYS(ibv_req_notify_cq(s->ep.rcq, 0));
 	}
 	own = (struct region){ (uintptr_t)s->out, s->mr->rkey };
-	ep_exchange(&s->pair, &own, &peer, sizeof(own));
+	ep_exchange(&pair, &own, &peer, sizeof(own));
 	s->raddr = peer.addr;
 	s->rkey = peer.key;
 }
 
 /* Nanoseconds from the time when both sides are ready until the client is done. */
-static uint64_t move(struct side *s, const struct series *series,
-		     unsigned int size, unsigned int count)
+static uint64_t move(struct side *s, unsigned int size, unsigned int count)
 {
 	uint64_t begin;
 
 	/* What an RDMA Write before has left is no sign of one that comes now. */
 	s->in[size - 1] = 0;
-	ep_sync(&s->pair);
+	ep_sync(&pair);
 	begin = ep_now_ns();
 	if (s->tcp >= 0)
-		tcp_move(s, series->latency, size, count);
-	else if (series->latency)
-		rounds(s, series->opcode, size, count);
+		tcp_move(s, series.latency, size, count);
+	else if (series.latency)
+		rounds(s, series.opcode, size, count);
 	else
-		stream(s, series, size, count);
+		stream(s, size, count);
 	return ep_now_ns() - begin;
 }
 
-static void measure(struct side *s, const struct series *series,
-		    unsigned int size, unsigned int count)
+static void measure(struct side *s, unsigned int size, unsigned int count)
 {
 	uint64_t ns;
 
 	/* As many as may be in flight, and some more. */
-	move(s, series, size, series->depth + count / 8);
-	ns = move(s, series, size, count);
-	if (!s->pair.server) {
+	move(s, size, series.depth + count / 8);
+	ns = move(s, size, count);
+	if (!pair.server) {
 		printf("point %u %u %llu\n", size, count,
 		       (unsigned long long)ns);
 		fflush(stdout);
 		usleep(PAUSE);
 	}
-	ep_sync(&s->pair);
+	ep_sync(&pair);
 }
 
 /* A number that `end` follows, or the end of the text; goes on behind that. */
@@ -418,7 +403,7 @@ static unsigned int number(const char **text, char end, unsigned int max)
 
 	value = strtoul(*text, &rest, 10);
 	if (rest == *text || (*rest && *rest != end) || !value || value > max) {
-		fprintf(stderr, "bad point: %s\n%s", *text, usage);
+		fprintf(stderr, "sweep: bad point: %s\n", *text);
 		exit(2);
 	}
 	*text = *rest ? rest + 1 : rest;
@@ -436,7 +421,7 @@ static bool next_point(const char **text, unsigned int *size,
 	return true;
 }
 
-static void check(struct series *series, const char *points, bool tcp)
+static void check(void)
 {
 	static const struct {
 		const char *name;
@@ -446,65 +431,71 @@ static void check(struct series *series, const char *points, bool tcp)
 		{ "write", IBV_WR_RDMA_WRITE },
 		{ "read", IBV_WR_RDMA_READ },
 	};
+	const char *text = points;
 	unsigned int i, size, count;
 
 	for (i = 0; i < COUNT(verbs); i++)
-		if (!strcmp(verbs[i].name, series->verb))
+		if (!strcmp(verbs[i].name, series.verb))
 			break;
 	if (i == COUNT(verbs) || (tcp && i) ||
-	    (series->latency && series->depth > 1)) {
-		fprintf(stderr, "no such series\n%s", usage);
+	    (series.latency && series.depth > 1)) {
+		fprintf(stderr, "sweep: no such series\n");
 		exit(2);
 	}
-	series->opcode = verbs[i].opcode;
-	while (next_point(&points, &size, &count))
+	series.opcode = verbs[i].opcode;
+	while (next_point(&text, &size, &count))
 		;
 }
 
-int main(int argc, char **argv)
+static void run(void)
 {
-	struct side s = { .w = { .addr = "127.0.0.1", .port = 18660 },
-			  .tcp = -1, .reads = 16 };
-	struct series series = { .verb = "send", .depth = 1 };
-	unsigned int limit = 60, size, count;
-	const char *points = "";
-	bool tcp = false;
-	const struct opt table[] = {
-		{ "verb", .str = &series.verb },
-		{ "latency", .flag = &series.latency },
-		{ "depth", .num = &series.depth, .min = 1, .max = MAX_DEPTH },
-		{ "reads", .num = &s.reads, .min = 1, .max = MAX_DEPTH },
-		{ "points", .str = &points },
-		{ "poll", .flag = &s.polls },
-		{ "tcp", .flag = &tcp },
-		{ }
-	};
-	int status = 0;
+	struct side *s = &the_side;
+	unsigned int size, count;
 
-	opt_parse(argc, argv, usage, &s.w, &limit, table);
-	check(&series, points, tcp);
+	check();
 	/* Nobody sleeps while the peer writes. */
 	if (series.latency && series.opcode == IBV_WR_RDMA_WRITE)
-		s.polls = true;
-	ep_fork(&s.pair, &s.w, true);
-	ep_watchdog(limit);
-	s.out = ep_pages(2 * (size_t)LARGEST);
-	s.in = s.out + LARGEST;
+		s->polls = true;
+	ep_fork(&pair, &where, true);
+	ep_watchdog(time_limit);
+	s->out = ep_pages(2 * (size_t)LARGEST);
+	s->in = s->out + LARGEST;
 	if (tcp)
-		tcp_open(&s);
+		tcp_open(s);
 	else
-		rdma_open(&s);
+		rdma_open(s);
 	while (next_point(&points, &size, &count)) {
-		ep_watchdog(limit);
-		ep_phase("%s of %u bytes, %u in flight", series.verb, size,
-			 series.depth);
-		measure(&s, &series, size, count);
+		ep_watchdog(time_limit);
+		ep_phase("%s of %u bytes, %u in flight", series.verb, size, series.depth);
+		measure(s, size, count);
 	}
 	if (!tcp) {
-		CHECK_SYS(ibv_dereg_mr(s.mr));
-		ep_close(&s.ep);
+		CHECK_SYS(ibv_dereg_mr(s->mr));
+		ep_close(&s->ep);
 	}
-	if (s.pair.server)
-		status = ep_join(&s.pair);
-	return status;
+	if (pair.server)
+		exit(ep_join(&pair));
 }
+
+static const struct opt options[] = {
+	{ "verb", "VERB", "send, write or read (send)", .str = &series.verb },
+	{ "latency", "", "instead of throughput", .flag = &series.latency },
+	{ "depth", "N", "requests in flight (1)",
+	  .num = &series.depth, .min = 1, .max = MAX_DEPTH },
+	{ "reads", "N", "RDMA Reads that a connection allows, each way (16)",
+	  .num = &the_side.reads, .min = 1, .max = MAX_DEPTH },
+	{ "points", "S:N,...", "sizes in bytes, and how many messages of each", .str = &points },
+	{ "poll", "", "poll instead of sleeping until an event", .flag = &the_side.polls },
+	{ "tcp", "", "plain TCP, of which there are sends only", .flag = &tcp },
+	{ }
+};
+
+const struct prog prog = {
+	.name = "sweep",
+	.text = "Prints \"point SIZE COUNT NANOSECONDS\" for each point.\n",
+	.table = options,
+	.kind = PROG_FREE,
+	.port = 18660,
+	.limit = 60,
+	.run = run,
+};
