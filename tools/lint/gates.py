@@ -6,6 +6,8 @@ import os
 import re
 import sys
 
+from source import main
+
 DRIVER = "drivers/infiniband/sw/rsiw"
 # Where unsafe code may be.
 UNSAFE_HOMES = (f"{DRIVER}/ffi/", f"{DRIVER}/ffi.rs", f"{DRIVER}/rsiw_main.rs",
@@ -223,15 +225,9 @@ def tests_of_one_name():
                 yield f"several tests are called {name}: {', '.join(paths)}"
 
 
-def main():
-    if sys.argv[1:]:
-        print("usage: gates.py    (in the checkout)")
-        return 0 if sys.argv[1] == "--help" else 2
-    bad = 0
-    for message in (*versions(), *compat(), *short(), *namesakes(), *listed(), *named(),
-                    *tests_of_one_name()):
-        print(message)
-        bad += 1
+def check_all():
+    for rule in (versions, compat, short, namesakes, listed, named, tests_of_one_name):
+        yield from rule()
     for path in sorted(files()):
         try:
             with open(path, encoding="utf-8") as f:
@@ -239,10 +235,8 @@ def main():
         except UnicodeDecodeError:
             continue
         for message in check(path, text):
-            print(f"{path}: {message}")
-            bad += 1
-    return 1 if bad else 0
+            yield f"{path}: {message}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(check_all))

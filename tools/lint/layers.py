@@ -10,6 +10,8 @@ import os
 import re
 import sys
 
+from source import main
+
 DRIVER = "drivers/infiniband/sw/rsiw"
 # From the top down. Modules of one line do not use each other.
 LAYERS = (
@@ -132,20 +134,15 @@ def self_test():
     assert list(check_order("//! Above them, each using only those before it: `cq`, `mr`; `qp`.\n"))
 
 
-def main():
-    if sys.argv[1:]:
-        print("usage: layers.py    (in the checkout)")
-        return 0 if sys.argv[1] == "--help" else 2
+def check_all():
     self_test()
-    bad = 0
     for path in files(DRIVER):
         names = os.path.relpath(path, DRIVER).removesuffix(".rs").split(os.sep)
         module, depth = names[0], len(names) - (names[-1] == "mod")
         if module == OTHER:
             continue
         if module not in RANK:
-            print(f"{path}: the module {module} has no layer")
-            bad += 1
+            yield f"{path}: the module {module} has no layer"
             continue
         with open(path, encoding="utf-8") as f:
             text = f.read()
@@ -155,10 +152,8 @@ def main():
         if module == "rsiw_main":
             messages += check_order(text)
         for message in messages:
-            print(f"{path}: {message}")
-            bad += 1
-    return 1 if bad else 0
+            yield f"{path}: {message}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(check_all))

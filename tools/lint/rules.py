@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-from source import Program, Source, line_of
+from source import Program, Source, line_of, main
 
 DRIVER = "drivers/infiniband/sw/rsiw"
 LOCKING = "Documentation/infiniband/rsiw-locking.rst"
@@ -425,20 +425,14 @@ def self_test():
     assert section_of(text, "B").split() == ["y", "z"] and not section_of(text, "D")
 
 
-def main():
-    if sys.argv[1:]:
-        print("usage: rules.py    (in the checkout)")
-        return 0 if sys.argv[1] == "--help" else 2
+def check_all():
     self_test()
     with open(LOCKING, encoding="utf-8") as f:
         section = section_of(f.read(), "What an end waits for")
-    bad = list(check(list(sources_of(DRIVER)), section))
+    yield from check(list(sources_of(DRIVER)), section)
     with open(PARAMETERS, encoding="utf-8") as declared, open(LINK, encoding="utf-8") as program:
-        bad += settings(declared.read(), program.read())
-    for message in bad:
-        print(message)
-    return 1 if bad else 0
+        yield from settings(declared.read(), program.read())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(check_all))

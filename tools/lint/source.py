@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """The driver's Rust files as the rules see them: functions, locks that are held, and who calls
-whom, as far as the text tells what a method is called on. A module of rules.py.
+whom, as far as the text tells what a method is called on. And what each lint of the checkout does
+first and last.
 """
 
 import os
 import re
+import sys
 
 NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 # Tests of the pure parts, at the end of their files.
@@ -363,3 +365,15 @@ class Program:
                         yield source, m.end(), end_of_statement(
                             source.code, m.end()), self.takers[called]
                         break
+
+
+def main(check_all):
+    """A lint without arguments: prints what `check_all` finds; the exit status."""
+    if sys.argv[1:]:
+        print("usage: %s    (in the checkout)" % os.path.basename(sys.argv[0]))
+        return 0 if sys.argv[1] == "--help" else 2
+    is_bad = False
+    for message in check_all():
+        print(message)
+        is_bad = True
+    return 1 if is_bad else 0

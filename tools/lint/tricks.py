@@ -12,6 +12,8 @@ import os
 import re
 import sys
 
+from source import main
+
 DRIVER = "drivers/infiniband/sw/rsiw"
 LIST = "Documentation/infiniband/rsiw-tricks.rst"
 NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*', re.S | re.M)
@@ -125,10 +127,7 @@ def self_test():
         ("sk_odd", 1), ("deep", 1)]
 
 
-def main():
-    if sys.argv[1:]:
-        print("usage: tricks.py    (in the checkout)")
-        return 0 if sys.argv[1] == "--help" else 2
+def check_all():
     self_test()
     files = {}
     for path in sorted(glob.glob(DRIVER + "/ffi/**/*", recursive=True)):
@@ -137,11 +136,8 @@ def main():
                 files[os.path.relpath(path, DRIVER)] = NOISE.sub(
                     lambda m: re.sub(r"[^\n]", " ", m.group()), f.read())
     with open(LIST, encoding="utf-8") as f:
-        bad = list(check(files, f.read()))
-    for message in bad:
-        print(message)
-    return 1 if bad else 0
+        yield from check(files, f.read())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(check_all))
