@@ -141,10 +141,7 @@ static void apart_rights(struct kv *k)
 		return;
 	kv_ok(k, local->va[0] == 0x2c, "written by local rights");
 	memset(remote->va, 0x77, LEN);
-	if (!kv_do(k, &q->a, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = 4, KV_LOCAL(&q->a, m),
-			.remote = remote->mr->iova, .key = remote->mr->rkey },
-		   KV_OK) ||
+	if (!kv_read(k, &q->a, m, remote->mr->iova, remote->mr->rkey, KV_OK) ||
 	    !kv_ok(k, !kv_recv(&q->b, 5, remote->mr->iova, LEN,
 			       remote->mr->lkey), "receive") ||
 	    !kv_ok(k, !kv_post(&q->a, &(struct kv_wr) {
@@ -185,12 +182,8 @@ static void apart_wire(struct kv *k)
 				.mr = mr->mr, .key = mw->rkey,
 				.access = IB_ACCESS_REMOTE_READ,
 				.remote = mr->mr->iova, .length = LEN }, KV_OK) ||
-		    !kv_do(k, &p->a, &(struct kv_wr) {
-				.op = IB_WR_LOCAL_INV, .id = 2,
-				.key = mw->rkey }, KV_OK) ||
-		    !kv_do(k, &p->a, &(struct kv_wr) {
-				.op = IB_WR_LOCAL_INV, .id = 3,
-				.key = mr->mr->rkey }, KV_OK) ||
+		    !kv_inv(k, &p->a, mw->rkey, KV_OK) ||
+		    !kv_inv(k, &p->a, mr->mr->rkey, KV_OK) ||
 		    !kv_reg(k, &p->a, mr, mr->mr->rkey, IB_ACCESS_MW_BIND |
 			    IB_ACCESS_LOCAL_WRITE, KV_OK))
 			break;

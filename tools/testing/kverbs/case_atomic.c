@@ -444,8 +444,7 @@ static void atomic_invalidated(struct kv *k, struct kv_lab *l)
 
 	wr = fetch_add(l, 1, 0, 0, 1);
 	if (!did(k, l, &wr, IB_WC_FETCH_ADD, 0, 1) ||
-	    !kv_do(k, &l->p->b, &(struct kv_wr) {
-			.op = IB_WR_LOCAL_INV, .id = 3, .key = l->mr->mr->rkey }, KV_OK))
+	    !kv_inv(k, &l->p->b, l->mr->mr->rkey, KV_OK))
 		return;
 	wr.id = 2;
 	if (kv_do(k, &l->p->a, &wr, KV_REM_ACCESS))

@@ -53,8 +53,7 @@ static void busy_window(struct kv *k)
 			.key = key, .access = IB_ACCESS_REMOTE_READ,
 			.remote = mr->mr->iova, .length = LEN }, KV_OK) ||
 	    !reads(k, &p->a, m, mr, key, READS) ||
-	    !kv_do(k, &p->b, &(struct kv_wr) {
-			.op = IB_WR_LOCAL_INV, .id = 3, .key = key }, KV_OK))
+	    !kv_inv(k, &p->b, key, KV_OK))
 		return;
 	memset(mr->va, 0x17, LEN);
 	if (!reads(k, &p->a, m, mr, key, 1))

@@ -27,9 +27,7 @@ static void first_inv(struct kv *k)
 	struct kv_mr *mr = b ? kv_region(k, b, 2, KV_REMOTE) : NULL;
 
 	if (mr)
-		kv_do(k, b, &(struct kv_wr) {
-			.op = IB_WR_LOCAL_INV, .id = 3, .key = mr->mr->rkey },
-			KV_OK);
+		kv_inv(k, b, mr->mr->rkey, KV_OK);
 }
 
 static void first_bind(struct kv *k)

@@ -23,15 +23,7 @@ bool kv_inv_begin(struct kv *k, struct kv_lab *l, const struct kv_case *c)
 /* Reads from the region of end b. */
 static bool reads(struct kv *k, struct kv_pair *p, struct kv_lab *l, u32 want)
 {
-	return kv_do(k, &p->a, &(struct kv_wr) {
-		.op = IB_WR_RDMA_READ, .id = 7, KV_LOCAL(&p->a, l->m),
-		.remote = l->mr->mr->iova, .key = l->mr->mr->rkey }, want);
-}
-
-static bool inv(struct kv *k, struct kv_ep *ep, u32 key, u32 want)
-{
-	return kv_do(k, ep, &(struct kv_wr) {
-		.op = IB_WR_LOCAL_INV, .id = 3, .key = key }, want);
+	return kv_read(k, &p->a, l->m, l->mr->mr->iova, l->mr->mr->rkey, want);
 }
 
 /* A Send with Invalidate from end a, and what the receive at b is told. */
@@ -58,7 +50,7 @@ static bool send_inv(struct kv *k, struct kv_lab *l, u32 key, u32 want,
 
 static void inv_local(struct kv *k, struct kv_lab *l)
 {
-	if (!inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) ||
+	if (!kv_inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) ||
 	    !reads(k, l->p, l, KV_FAILS))
 		return;
 	/* Nor can its owner use it. */
@@ -69,8 +61,8 @@ static void inv_local(struct kv *k, struct kv_lab *l)
 
 static void inv_twice(struct kv *k, struct kv_lab *l)
 {
-	if (inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
-	    inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
+	if (kv_inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
+	    kv_inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
 	    kv_reg(k, &l->p->b, l->mr, l->mr->mr->rkey, KV_REMOTE, KV_OK))
 		reads(k, l->p, l, KV_OK);
 }
@@ -78,7 +70,7 @@ static void inv_twice(struct kv *k, struct kv_lab *l)
 /* Fails, ends the connection, and the region lives on. */
 static void inv_fails(struct kv *k, struct kv_lab *l, u32 key)
 {
-	if (inv(k, &l->p->b, key, KV_QP_OP | KV_PROT) &&
+	if (kv_inv(k, &l->p->b, key, KV_QP_OP | KV_PROT) &&
 	    kv_is_down(k, &l->p->a))
 		reads(k, l->q, l, KV_OK);
 }
@@ -156,7 +148,7 @@ static void inv_by_send_early(struct kv *k, struct kv_lab *l)
 {
 	struct ib_wc wc;
 
-	if (inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
+	if (kv_inv(k, &l->p->b, l->mr->mr->rkey, KV_OK) &&
 	    send_inv(k, l, ib_inc_rkey(l->mr->mr->rkey), KV_REM_INV, &wc))
 		kv_is_down(k, &l->p->a);
 }
@@ -254,7 +246,7 @@ static void dealloc_states(struct kv *k, struct kv_lab *l)
 	kv_ok(k, !ib_dereg_mr(l->mr->mr), "deregister a valid region");
 	l->mr->mr = NULL;
 	l->mr = kv_region(k, &l->p->b, 1, KV_REMOTE);
-	if (!l->mr || !inv(k, &l->p->b, l->mr->mr->rkey, KV_OK))
+	if (!l->mr || !kv_inv(k, &l->p->b, l->mr->mr->rkey, KV_OK))
 		return;
 	kv_ok(k, !ib_dereg_mr(l->mr->mr), "deregister an invalid region");
 	l->mr->mr = NULL;

@@ -36,9 +36,7 @@ static bool read_back(struct kv *k, struct kv_pair *p, struct kv_mr *mr,
 		mr->va[i] = i * 7 + i / 251;
 	m = kv_mem(k, &p->a, len, 0);
 	if (!m || !kv_reg(k, &p->b, mr, mr->mr->rkey, KV_REMOTE, KV_OK) ||
-	    !kv_do(k, &p->a, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = 5, KV_LOCAL(&p->a, m),
-			.remote = mr->mr->iova, .key = mr->mr->rkey }, KV_OK))
+	    !kv_read(k, &p->a, m, mr->mr->iova, mr->mr->rkey, KV_OK))
 		return false;
 	for (i = 0; i < n; i++) {
 		u32 part = min(piece[i].len, len - at);
@@ -175,9 +173,7 @@ static void map_64k(struct kv *k)
 	if (kv_ok(k, got == 1 && mr->mr->page_size == 65536 &&
 		  mr->mr->length == 65536, "%d entries", got) &&
 	    kv_reg(k, &p->b, mr, mr->mr->rkey, KV_REMOTE, KV_OK) &&
-	    kv_do(k, &p->a, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = 6, KV_LOCAL(&p->a, in),
-			.remote = mr->mr->iova, .key = mr->mr->rkey }, KV_OK))
+	    kv_read(k, &p->a, in, mr->mr->iova, mr->mr->rkey, KV_OK))
 		kv_ok(k, !memcmp(in->va, m->va, 65536), "contents");
 }
 

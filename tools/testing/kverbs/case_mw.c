@@ -50,12 +50,6 @@ static bool reads(struct kv *k, struct kv_lab *l, u32 key, u32 want)
 	return reach(k, l, l->p, IB_WR_RDMA_READ, 0, key, want);
 }
 
-static bool inv(struct kv *k, struct kv_ep *ep, u32 key, u32 want)
-{
-	return kv_do(k, ep, &(struct kv_wr) {
-		.op = IB_WR_LOCAL_INV, .id = 3, .key = key }, want);
-}
-
 /* The window's rights count, not the region's, which gives the peer none. */
 static void mw_use(struct kv *k, struct kv_lab *l)
 {
@@ -113,9 +107,7 @@ static void mw_zero_based(struct kv *k, struct kv_lab *l)
 		   KV_OK))
 		return;
 	l->mr->va[START] = 0x17;
-	if (kv_do(k, &l->p->a, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = 5, KV_LOCAL(&l->p->a, l->m),
-			.remote = 0, .key = l->key }, KV_OK))
+	if (kv_read(k, &l->p->a, l->m, 0, l->key, KV_OK))
 		kv_ok(k, *(u8 *)l->m->va == 0x17, "contents");
 }
 
@@ -133,10 +125,8 @@ static void mw_many(struct kv *k, struct kv_lab *l)
 			return;
 	}
 	for (i = 0; i < ARRAY_SIZE(mw); i++)
-		if (!kv_do(k, &l->p->a, &(struct kv_wr) {
-				.op = IB_WR_RDMA_READ, .id = 5,
-				KV_LOCAL(&l->p->a, l->m), .key = mw[i]->rkey,
-				.remote = l->mr->mr->iova + 10 * i }, KV_OK))
+		if (!kv_read(k, &l->p->a, l->m, l->mr->mr->iova + 10 * i,
+			     mw[i]->rkey, KV_OK))
 			return;
 }
 
@@ -158,7 +148,7 @@ static void bind_region_key(struct kv *k, struct kv_lab *l)
 
 static void bind_region_invalid(struct kv *k, struct kv_lab *l)
 {
-	if (inv(k, &l->p->b, l->mr->mr->rkey, KV_OK))
+	if (kv_inv(k, &l->p->b, l->mr->mr->rkey, KV_OK))
 		refused(k, l, &BIND(l));
 }
 
@@ -233,7 +223,7 @@ static void mw_new_key(struct kv *k, struct kv_lab *l)
 {
 	u32 old;
 
-	if (!bound(k, l) || !inv(k, &l->p->b, l->key, KV_OK))
+	if (!bound(k, l) || !kv_inv(k, &l->p->b, l->key, KV_OK))
 		return;
 	old = l->key;
 	l->key = ib_inc_rkey(old);
@@ -246,8 +236,8 @@ static void mw_inv(struct kv *k, struct kv_lab *l)
 {
 	int rv;
 
-	if (!bound(k, l) || !inv(k, &l->p->b, l->key, KV_OK) ||
-	    !inv(k, &l->q->b, l->key, KV_OK) || !reads(k, l, l->key, KV_FAILS))
+	if (!bound(k, l) || !kv_inv(k, &l->p->b, l->key, KV_OK) ||
+	    !kv_inv(k, &l->q->b, l->key, KV_OK) || !reads(k, l, l->key, KV_FAILS))
 		return;
 	rv = ib_dereg_mr(l->mr->mr);
 	if (kv_ok(k, !rv, "deregister: %d", rv))
@@ -257,14 +247,14 @@ static void mw_inv(struct kv *k, struct kv_lab *l)
 static void mw_inv_other_stream(struct kv *k, struct kv_lab *l)
 {
 	if (bound(k, l) &&
-	    inv(k, &l->q->b, l->key, KV_PROT | KV_QP_OP))
+	    kv_inv(k, &l->q->b, l->key, KV_PROT | KV_QP_OP))
 		reads(k, l, l->key, KV_OK);
 }
 
 static void mw_inv_other_pd(struct kv *k, struct kv_lab *l)
 {
 	/* Not bound: the PD counts. */
-	inv(k, &l->p->a, l->mw->rkey, KV_PROT | KV_QP_OP);
+	kv_inv(k, &l->p->a, l->mw->rkey, KV_PROT | KV_QP_OP);
 }
 
 static void mw_inv_by_send(struct kv *k, struct kv_lab *l)
@@ -286,7 +276,7 @@ static void mw_holds(struct kv *k, struct kv_lab *l)
 	rv = ib_destroy_qp(l->p->b.qp);
 	if (kv_ok(k, rv == -EBUSY, "destroy QP: %d", rv) &&
 	    reads(k, l, l->key, KV_OK))
-		inv(k, &l->p->b, l->mr->mr->rkey, KV_PROT | KV_QP_OP);
+		kv_inv(k, &l->p->b, l->mr->mr->rkey, KV_PROT | KV_QP_OP);
 }
 
 static void mw_holds_remote(struct kv *k, struct kv_lab *l)

@@ -40,9 +40,7 @@ static bool reads(struct kv *k, struct kv_lab *l, struct kv_pair *p, int at,
 {
 	struct kv_mem *m = kv_mem(k, &p->a, LEN, 0x99);
 
-	return m && kv_do(k, &p->a, &(struct kv_wr) {
-		.op = IB_WR_RDMA_READ, .id = 5, KV_LOCAL(&p->a, m),
-		.remote = l->mr->mr->iova + START + at, .key = key }, want);
+	return m && kv_read(k, &p->a, m, l->mr->mr->iova + START + at, key, want);
 }
 
 /* All streams of the PD, no others. */
@@ -109,9 +107,7 @@ static void mw1_pd(struct kv *k, struct kv_lab *l)
 static void mw1_inv(struct kv *k, struct kv_lab *l)
 {
 	if (bound(k, l) &&
-	    kv_do(k, &l->p->b, &(struct kv_wr) {
-		.op = IB_WR_LOCAL_INV, .id = 3, .key = l->key },
-		KV_PROT | KV_QP_OP))
+	    kv_inv(k, &l->p->b, l->key, KV_PROT | KV_QP_OP))
 		reads(k, l, l->q, 0, l->key, KV_OK);
 }
 

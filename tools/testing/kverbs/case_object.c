@@ -179,16 +179,12 @@ static void mr_twice(struct kv *k)
 	if (!m || !kv_ok(k, ib_map_mr_sg(two->mr, one->sg, 1, NULL,
 					 PAGE_SIZE) == 1, "map") ||
 	    !kv_reg(k, &p->b, two, two->mr->rkey, KV_REMOTE, KV_OK) ||
-	    !kv_do(k, &p->b, &(struct kv_wr) { .op = IB_WR_LOCAL_INV, .id = 3,
-					       .key = one->mr->rkey }, KV_OK))
+	    !kv_inv(k, &p->b, one->mr->rkey, KV_OK))
 		return;
 	ib_dereg_mr(one->mr);
 	one->mr = NULL;
 	memset(one->va, 0x5f, PAGE_SIZE);
-	if (kv_do(k, &p->a, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = 4, KV_LOCAL(&p->a, m),
-			.remote = two->mr->iova + PAGE_SIZE - 64,
-			.key = two->mr->rkey }, KV_OK))
+	if (kv_read(k, &p->a, m, two->mr->iova + PAGE_SIZE - 64, two->mr->rkey, KV_OK))
 		kv_ok(k, *(u8 *)m->va == 0x5f, "contents");
 }
 
@@ -207,14 +203,9 @@ static void mr_zero_based(struct kv *k)
 	    !kv_reg(k, &p->b, mr, mr->mr->rkey, KV_REMOTE, KV_OK))
 		return;
 	memset(mr->va, 0x4d, 2 * PAGE_SIZE);
-	if (kv_do(k, &p->a, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = 4, KV_LOCAL(&p->a, m),
-			.remote = 0, .key = mr->mr->rkey }, KV_OK) &&
+	if (kv_read(k, &p->a, m, 0, mr->mr->rkey, KV_OK) &&
 	    kv_ok(k, *(u8 *)m->va == 0x4d, "contents"))
-		kv_do(k, &p->a, &(struct kv_wr) {
-			.op = IB_WR_RDMA_READ, .id = 4, KV_LOCAL(&p->a, m),
-			.remote = 2 * PAGE_SIZE - 63, .key = mr->mr->rkey },
-			KV_FAILS);
+		kv_read(k, &p->a, m, 2 * PAGE_SIZE - 63, mr->mr->rkey, KV_FAILS);
 }
 
 /* Several domains, each of several queue pairs and regions. */

@@ -10,17 +10,9 @@ static bool peer_reads(struct kv *k, struct kv_ep *peer, struct kv_mr *mr,
 {
 	struct kv_mem *m = kv_mem(k, peer, LEN, 0);
 
-	return m && kv_do(k, peer, &(struct kv_wr) {
-		.op = IB_WR_RDMA_READ, .id = 7, KV_LOCAL(peer, m),
-		.remote = mr->mr->iova, .key = key }, want) &&
+	return m && kv_read(k, peer, m, mr->mr->iova, key, want) &&
 	       kv_ok(k, !(want & KV_OK) || !memcmp(m->va, mr->va, LEN),
 		     "other contents than the region's");
-}
-
-static bool local_inv(struct kv *k, struct kv_ep *ep, u32 key)
-{
-	return kv_do(k, ep, &(struct kv_wr) { .op = IB_WR_LOCAL_INV, .id = 3,
-					      .key = key }, KV_OK);
 }
 
 static void reg_use(struct kv *k)
@@ -70,7 +62,7 @@ static void reg_new_key(struct kv *k)
 	old = mr->mr->rkey;
 	new = ib_inc_rkey(old);
 	if (!kv_ok(k, old >> 8 == new >> 8 && old != new, "keys") ||
-	    !local_inv(k, &p->b, old))
+	    !kv_inv(k, &p->b, old, KV_OK))
 		return;
 	ib_update_fast_reg_key(mr->mr, new & 0xff);
 	if (!kv_ok(k, mr->mr->rkey == new, "updated key") ||

@@ -248,6 +248,10 @@ bool kv_want(struct kv *k, struct ib_cq *cq, u64 id, u32 want);
 bool kv_do(struct kv *k, struct kv_ep *ep, const struct kv_wr *wr, u32 want);
 bool kv_reg(struct kv *k, struct kv_ep *ep, struct kv_mr *mr, u32 key,
 	    int access, u32 want);
+bool kv_inv(struct kv *k, struct kv_ep *ep, u32 key, u32 want);
+/* Reads all of @m from @remote of the other end. */
+bool kv_read(struct kv *k, struct kv_ep *ep, struct kv_mem *m, u64 remote, u32 key,
+	     u32 want);
 /* From a to b, invalidating @key; the receive of b completes with @want. */
 bool kv_send_inv(struct kv *k, struct kv_pair *p, u32 key, u32 want);
 /* After a while: the handler of @ep was called so often in all. */

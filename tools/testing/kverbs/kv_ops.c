@@ -175,6 +175,22 @@ bool kv_reg(struct kv *k, struct kv_ep *ep, struct kv_mr *mr, u32 key,
 	return kv_do(k, ep, &wr, want);
 }
 
+bool kv_inv(struct kv *k, struct kv_ep *ep, u32 key, u32 want)
+{
+	const struct kv_wr wr = { .op = IB_WR_LOCAL_INV, .id = 0x1a5, .key = key };
+
+	return kv_do(k, ep, &wr, want);
+}
+
+bool kv_read(struct kv *k, struct kv_ep *ep, struct kv_mem *m, u64 remote, u32 key,
+	     u32 want)
+{
+	const struct kv_wr wr = { .op = IB_WR_RDMA_READ, .id = 0x5ead, KV_LOCAL(ep, m),
+				  .remote = remote, .key = key };
+
+	return kv_do(k, ep, &wr, want);
+}
+
 bool kv_send_inv(struct kv *k, struct kv_pair *p, u32 key, u32 want)
 {
 	return kv_ok(k, !kv_recv(&p->b, 9, 0, 0, 0), "receive") &&
