@@ -88,10 +88,8 @@ impl Qp {
         params: &Params,
         manager: &dyn Manager,
     ) -> Result {
-        self.shared
-            .id
-            .payer
-            .pays(|| self.take_stream(sock, params, manager))
+        let payer = &self.shared.id.payer;
+        payer.pays(|| self.take_stream(sock, params, manager))
     }
 
     /// See [`Qp::start`].
@@ -107,33 +105,32 @@ impl Qp {
             params.outbound_slots().into(),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let tx = TxState::new(&self.shared.id, params, sock.mss())?;
+        let shared = &self.shared;
+        let tx = TxState::new(&shared.id, params, sock.mss())?;
         let stream = Stream::new(self.clone(), sock, params)?;
         let prepared = Prepared::new(&self.peers, &stream);
 
         let mut inner = self.inner.lock();
-        let (state, _) =
-            state::next(self.shared.state(), QpEvent::Connected).map_err(|_| EISCONN)?;
-        if !self.shared.set_aside.is_for(manager) {
+        let (state, _) = state::next(shared.state(), QpEvent::Connected).map_err(|_| EISCONN)?;
+        if !shared.set_aside.is_for(manager) {
             return Err(ECONNRESET);
         }
         let idle_inbound = {
-            let mut old = self.shared.inbound.lock();
+            let mut old = shared.inbound.lock();
             core::mem::replace(&mut *old, InboundReads::new(inbound))
         };
         let old_outbound = {
-            let mut sq = self.shared.sq.lock();
+            let mut sq = shared.sq.lock();
             sq.ord = params.ord.into();
             core::mem::replace(&mut sq.outbound, OutboundReads::new(outbound))
         };
-        self.shared.forget_connection();
+        shared.forget_connection();
         inner.failed = None;
         // Nothing was sent yet.
-        self.shared.flags.answered.store(true, Relaxed);
+        shared.flags.answered.store(true, Relaxed);
         // The connection manager sets no rights on the connecting side before there is a
         // connection. The regions decide what the peer may do then.
-        let _ = self
-            .shared
+        let _ = shared
             .flags
             .access
             .cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);
@@ -143,13 +140,13 @@ impl Qp {
             tx,
             entry: None,
         });
-        self.shared
+        shared
             .id
-            .trace_state(&QpEvent::Connected, self.shared.state(), state);
-        self.shared.flags.ended_by.store(Cause::NONE.0, Relaxed);
-        self.shared.published.set_ird(params.ird);
+            .trace_state(&QpEvent::Connected, shared.state(), state);
+        shared.flags.ended_by.store(Cause::NONE.0, Relaxed);
+        shared.published.set_ird(params.ird);
         inner.last_wqe_told = false;
-        self.shared.set_state(state);
+        shared.set_state(state);
         if let Some(conn) = &mut inner.conn {
             conn.entry = prepared.map(Prepared::enter);
             self.show(Some(conn.stream.clone()));

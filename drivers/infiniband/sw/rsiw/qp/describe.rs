@@ -67,22 +67,10 @@ impl Qp {
         to.number(c"windows", shared.id.binder.count())?;
         to.number(c"poll_us", self.poller.as_deref().map_or(0, Poller::us))?;
         // No reference is taken, as it would keep the socket.
-        let Some(conn) = self.shown.lock().as_deref().map(Stream::sight) else {
-            return Ok(());
-        };
-        to.flag(c"crc", conn.crc)?;
-        to.flag(c"tls", conn.tls)?;
-        to.flag(c"markers", conn.markers)?;
-        to.count(c"batch_bytes", shared.published.unsent())?;
-        to.flag(c"direct_tx", conn.direct.0)?;
-        to.flag(c"direct_rx", conn.direct.1)?;
-        if let Some(peer) = conn.peer {
-            to.number(c"direct_peer", peer)?;
+        match &*self.shown.lock() {
+            Some(stream) => stream.describe(to, shared.published.unsent()),
+            None => Ok(()),
         }
-        to.number(c"mss", conn.mss)?;
-        to.number(c"tcp_unacked", conn.unacked)?;
-        to.number(c"tcp_unsent", conn.unsent)?;
-        to.number(c"tcp_unread", conn.unread)
     }
 
     /// Sets the connection that is described, or none. Process context.
@@ -180,53 +168,32 @@ impl Watch for Option<Rq> {
     }
 }
 
-/// What a connection looked like at one moment.
-struct Sight {
-    crc: bool,
-    /// It has TLS below MPA.
-    tls: bool,
-    /// This side's FPDUs have markers.
-    markers: bool,
-    /// Whether messages go past TCP at this moment, from this side and to it.
-    direct: (bool, bool),
-    /// The number of the other end's queue pair, if it is on this host.
-    peer: Option<u32>,
-    mss: u32,
-    /// Octets sent and not acknowledged.
-    unacked: u32,
-    /// Octets written and not sent.
-    unsent: u32,
-    /// Octets received and not read.
-    unread: u32,
-}
-
 impl Stream {
-    /// Takes a snapshot. TCP's numbers are read without its lock.
-    fn sight(&self) -> Sight {
-        let past = |from: &TcpSocket, to: &TcpSocket| {
+    /// Writes the details of the connection to `to`; TCP has no room for `unsent` octets of FPDUs.
+    /// TCP's numbers are read without its lock. Fails as [`Details`] does.
+    fn describe(&self, to: &mut Details<'_>, unsent: usize) -> Result {
+        let goes_past = |from: &TcpSocket, to: &TcpSocket| {
             is_empty(from.numbers().write_seq, to.numbers().copied_seq)
         };
-        let peer = self.shown_peer(|other| {
-            (
-                (past(&self.sock, &other.sock), past(&other.sock, &self.sock)),
-                other.shared().id.num().0,
-            )
+        // Whether messages go past TCP at this moment, from this side and to it; and whose they are.
+        let direct = self.shown_peer(|other| {
+            let tx = goes_past(&self.sock, &other.sock);
+            let rx = goes_past(&other.sock, &self.sock);
+            (tx, rx, other.shared().id.num().0)
         });
-        let (direct, peer) = match peer {
-            Some((direct, num)) => (direct, Some(num)),
-            None => ((false, false), None),
-        };
         let tcp = self.sock.numbers();
-        Sight {
-            crc: self.has_crc,
-            tls: self.sock.is_secure(),
-            markers: self.has_markers,
-            direct,
-            peer,
-            mss: self.sock.mss(),
-            unacked: tcp.snd_nxt.wrapping_sub(tcp.snd_una),
-            unsent: tcp.write_seq.wrapping_sub(tcp.snd_nxt),
-            unread: tcp.rcv_nxt.wrapping_sub(tcp.copied_seq),
+        to.flag(c"crc", self.has_crc)?;
+        to.flag(c"tls", self.sock.is_secure())?;
+        to.flag(c"markers", self.has_markers)?;
+        to.count(c"batch_bytes", unsent)?;
+        to.flag(c"direct_tx", direct.is_some_and(|(tx, ..)| tx))?;
+        to.flag(c"direct_rx", direct.is_some_and(|(_, rx, _)| rx))?;
+        if let Some((.., peer)) = direct {
+            to.number(c"direct_peer", peer)?;
         }
+        to.number(c"mss", self.sock.mss())?;
+        to.number(c"tcp_unacked", tcp.snd_nxt.wrapping_sub(tcp.snd_una))?;
+        to.number(c"tcp_unsent", tcp.write_seq.wrapping_sub(tcp.snd_nxt))?;
+        to.number(c"tcp_unread", tcp.rcv_nxt.wrapping_sub(tcp.copied_seq))
     }
 }

@@ -197,13 +197,12 @@ impl Qp {
             in_completion: failure.in_completion,
             can_send,
         };
+        let shared = &self.shared;
         tell_defect(&failure);
-        self.shared.flags.ends_of(Cause::here(failure.error));
-        self.shared
-            .counts
-            .count_all([Counter::of_failure(&failure)]);
-        if self.shared.state().sends() {
-            self.shared.id.log_failure(&failure);
+        shared.flags.ends_of(Cause::here(failure.error));
+        shared.counts.count_all([Counter::of_failure(&failure)]);
+        if shared.state().sends() {
+            shared.id.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);
         if failure.denied {

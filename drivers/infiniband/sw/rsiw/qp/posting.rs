@@ -67,10 +67,8 @@ impl Qp {
             row: doorbells.is_row(),
             gathers: doorbells.is_worth_it() && !inner.ring.has_behind(WORTH.wrapping_sub(1)),
         };
-        self.shared
-            .flags
-            .has_slept
-            .store(doorbells.has_slept(), Relaxed);
+        let flags = &self.shared.flags;
+        flags.has_slept.store(doorbells.has_slept(), Relaxed);
         let actor = self.shared.who(reason);
         if actor == Actor::Later {
             doorbells.gather();

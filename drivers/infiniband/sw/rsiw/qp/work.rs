@@ -199,9 +199,8 @@ impl Qp {
                     }
                 }
                 if self.shared.state() == QpState::Draining {
-                    self.shared
-                        .id
-                        .log_peer(fmt!("disconnects with requests not done in time"));
+                    let id = &self.shared.id;
+                    id.log_peer(fmt!("disconnects with requests not done in time"));
                 }
                 self.feed(inner, QpEvent::Timeout, after);
             }
@@ -218,9 +217,8 @@ impl Qp {
         }
         match (seen.breach, seen.closed) {
             (Some(breach), _) => {
-                self.shared
-                    .id
-                    .log_peer(fmt!("TLS ends the connection: {breach}"));
+                let id = &self.shared.id;
+                id.log_peer(fmt!("TLS ends the connection: {breach}"));
                 if let Some(conn) = &inner.conn {
                     conn.stream.sock.abort();
                 }
@@ -279,13 +277,8 @@ impl Qp {
     /// and a consumer may poll for what is sent, flushed or completed then.
     pub(super) fn urge(self: &Arc<Self>) {
         // If that fails it is queued already, and will see whatever there is to see.
-        let _ = self
-            .shared
-            .id
-            .dev
-            .queues()
-            .data
-            .enqueue::<_, ACTS>(self.clone());
+        let urgent = &self.shared.id.dev.queues().data;
+        let _ = urgent.enqueue::<_, ACTS>(self.clone());
     }
 
     /// Leaves a note for the work item. What goes with it is in its slot already.

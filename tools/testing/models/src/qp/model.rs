@@ -15,11 +15,11 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/control.rs",
         from: "    fn take_stream(",
         lines: &[
-            "self.shared.flags.answered.store(true, Relaxed);",
+            "shared.flags.answered.store(true, Relaxed);",
             ".cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);",
-            "self.shared.flags.ended_by.store(Cause::NONE.0, Relaxed);",
-            "self.shared.published.set_ird(params.ird);",
-            "self.shared.set_state(state);",
+            "shared.flags.ended_by.store(Cause::NONE.0, Relaxed);",
+            "shared.published.set_ird(params.ird);",
+            "shared.set_state(state);",
         ],
     },
     Copied {
