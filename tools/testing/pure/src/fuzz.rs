@@ -9,15 +9,15 @@ pub use self::receiver::receiver;
 pub use self::sender::sender;
 
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
-use crate::proto::deframer::{collected, Chunk, Deframer, Next, Reach};
+use crate::proto::deframer::{Chunk, Deframer, Next, Reach};
 use crate::proto::negotiate::Depths;
 use crate::proto::request::OperationType;
 use crate::proto::rx::Rx;
 use crate::proto::setup::{Config, Initiator, Responder};
 use crate::support::endpoint::{Answers, Endpoint, FAILURE};
-use crate::support::limits::ALL;
 use crate::support::peer::{Peer, Region, Wr};
 use crate::support::piece::Piece;
+use crate::support::rights::ALL;
 use crate::support::rng::{Choices, Input};
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{self, Stag, TaggedOffset};
@@ -89,11 +89,11 @@ pub fn deframer(data: &[u8]) {
         };
         let mut at = deframer.skip(chunk.len());
         loop {
-            if let Some(buffer) = deframer.take_collected() {
-                let fpdu = collected::<Piece<'_>>(&buffer);
-                assert!(fpdu.is_ok());
-                used = used.saturating_add(fpdu.map_or(0, |fpdu| fpdu.len));
-                deframer.give_back(buffer, true);
+            let collected = deframer.collected::<Piece<'_>>();
+            assert!(collected.is_ok());
+            if let Ok(Some(fpdu)) = collected {
+                used = used.saturating_add(fpdu.len);
+                deframer.use_up_collected();
             }
             let left = chunk.len().saturating_sub(at);
             let n = match deframer.next(&chunk, at) {

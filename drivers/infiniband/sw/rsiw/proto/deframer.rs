@@ -166,7 +166,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
     }
 
     /// Looks for what begins at octet `at` of a chunk. An FPDU that is complete in the buffer is to
-    /// be used before: see [`Deframer::take_collected`]. Fails if an FPDU is too short or the
+    /// be used before: see [`Deframer::collected`]. Fails if an FPDU is too short or the
     /// stream cannot be read.
     #[inline]
     pub(crate) fn next<'a, C: Chunk>(
@@ -241,32 +241,30 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         used
     }
 
-    /// Takes the buffer if the FPDU in it is complete: see [`collected`]. It has to be given back
-    /// by [`Deframer::give_back`].
-    pub(crate) fn take_collected(&mut self) -> Option<B> {
-        let have = self.have;
-        let is_complete = |buffer: &mut B| total(buffer, have) == Ok(have);
-        self.buffer.take_if(is_complete)
+    /// Returns the FPDU in the buffer, if it is complete. Fails if the buffer is too small.
+    pub(crate) fn collected<C: Chunk>(&self) -> Result<Option<Fpdu<'_, C>>, Failure> {
+        let is_complete = |buffer: &&B| total(buffer, self.have) == Ok(self.have);
+        let Some(buffer) = self.buffer.as_ref().filter(is_complete) else {
+            return Ok(None);
+        };
+        let front = buffer.first_chunk().ok_or_else(too_small)?;
+        let fpdu = Fpdu::new(Source::Bytes(buffer), *front)?;
+        let bytes = buffer.get(..fpdu.len).ok_or_else(too_small)?;
+        Ok(Some(Fpdu {
+            source: Source::Bytes(bytes),
+            ..fpdu
+        }))
     }
 
-    /// Gives back the buffer. Its FPDU stays there unless it `is_used`.
-    pub(crate) fn give_back(&mut self, buffer: B, is_used: bool) {
-        self.buffer = Some(buffer);
-        if is_used {
-            self.have = 0;
-        }
+    /// Marks the FPDU in the buffer as used. Its octets stay there until others are collected.
+    pub(crate) fn use_up_collected(&mut self) {
+        self.have = 0;
     }
-}
 
-/// Returns the FPDU in the buffer of [`Deframer::take_collected`]. Fails if that is too small.
-pub(crate) fn collected<C: Chunk>(buffer: &[u8]) -> Result<Fpdu<'_, C>, Failure> {
-    let front = buffer.first_chunk().ok_or_else(too_small)?;
-    let fpdu = Fpdu::new(Source::Bytes(buffer), *front)?;
-    let bytes = buffer.get(..fpdu.len).ok_or_else(too_small)?;
-    Ok(Fpdu {
-        source: Source::Bytes(bytes),
-        ..fpdu
-    })
+    /// Returns the octets of the buffer.
+    pub(crate) fn buffer(&self) -> &[u8] {
+        self.buffer.as_deref().unwrap_or(&[])
+    }
 }
 
 /// Returns how many octets to collect in `buffer`, which has `have` of them: the length field, then
@@ -302,8 +300,9 @@ pub(crate) struct Train<'a, C> {
     taken: Wrapping<u32>,
 }
 
+/// What of a train was taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     pub(super) fpdus: u32,
     pub(super) octets: usize,
     pub(super) payload: u32,
@@ -406,7 +405,7 @@ impl<'a, C: Chunk> Train<'a, C> {
     }
 
     #[inline]
-    pub(super) fn end(self) -> Taken {
+    pub(crate) fn end(self) -> Taken {
         Taken {
             fpdus: self.taken.0,
             // CAST: no more than the chunk has.
@@ -422,6 +421,10 @@ pub(crate) const FPDU_FRONT: usize = LEN_FIELD + FRONT_LEN;
 
 /// A run of received octets, which need not lie in one piece.
 pub(crate) trait Chunk {
+    /// Whether it is an FPDU that the other end of the connection, on this host, hands over, whose
+    /// CRC nobody has to check.
+    const IS_HANDED_OVER: bool = false;
+
     fn len(&self) -> usize;
 
     /// Returns how many octets there are from `at` on.
@@ -430,7 +433,8 @@ pub(crate) trait Chunk {
         self.len().saturating_sub(at)
     }
 
-    /// Fills `to` with the octets from `at` on. Fails if they are too few or cannot be read.
+    /// Fills `to` with the octets from `at` on. Fails if they are too few or cannot be read. Of an
+    /// FPDU that is handed over these are headers; behind them there may be anything.
     fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short>;
 
     /// Returns the octets from `at` on, as [`Chunk::copy_to`] copies them, if there are as many.
@@ -479,10 +483,19 @@ pub(crate) enum Source<'a, C> {
 /// The payload of an FPDU.
 #[derive(Debug)]
 pub(crate) struct Payload<'a, C> {
-    pub(crate) source: &'a Source<'a, C>,
+    pub(crate) source: Source<'a, C>,
     /// Where the payload begins in the FPDU.
     pub(crate) at: usize,
     pub(crate) len: u32,
+    pub(super) budget: &'a mut Budget,
+}
+
+impl<C> Payload<'_, C> {
+    /// Counts a piece of memory that payload is placed in.
+    #[inline]
+    pub(crate) fn count_piece(&mut self) {
+        self.budget.piece();
+    }
 }
 
 impl<C: Chunk> Source<'_, C> {

@@ -29,8 +29,6 @@ pub(crate) struct OutboundRead {
     pub(crate) sink_stag: Stag,
     pub(crate) sink_to: TaggedOffset,
     pub(crate) len: u32,
-    /// Octets received so far.
-    pub(crate) done: u32,
     /// The request's record in `proto::order`. The ready-to-receive message of connection set-up
     /// (RFC 6581 section 9.2) has none.
     pub(crate) token: Option<Token>,
@@ -40,20 +38,63 @@ pub(crate) struct OutboundRead {
     pub(crate) invalidate: bool,
 }
 
-impl OutboundRead {
-    const fn left(&self) -> u32 {
-        self.len.saturating_sub(self.done)
+/// The oldest Read, while its response comes in. It is outstanding until [`OutboundReads::pop`], so
+/// that what is fenced waits for it (V-FNC-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Responding {
+    pub(crate) read: OutboundRead,
+    /// Octets received so far.
+    done: u32,
+}
+
+impl Responding {
+    pub(crate) const fn new(read: OutboundRead) -> Self {
+        Self { read, done: 0 }
+    }
+
+    /// Returns how many octets are still to come.
+    pub(crate) const fn left(&self) -> u32 {
+        self.read.len.saturating_sub(self.done)
+    }
+
+    /// Takes in a Read Response segment of `len` octets of payload, or several in a row.
+    ///
+    /// STag, offset, length and last flag must be those asked for. STag and offset of a response
+    /// without payload are not checked (T-23). An error is for the Terminate; nothing may be placed
+    /// then.
+    pub(crate) fn segment(
+        &mut self,
+        (stag, to): (Stag, TaggedOffset),
+        len: u32,
+        last: bool,
+    ) -> Result<(), TermError> {
+        if len > 0 {
+            if stag != self.read.sink_stag {
+                return Err(TermError::TaggedStag);
+            }
+            if self.read.sink_to.checked_add(self.done) != Some(to) {
+                return Err(TermError::TaggedBounds);
+            }
+        }
+        let left = self.left().checked_sub(len);
+        match (last, left.ok_or(TermError::TaggedBounds)?) {
+            // All of it is there, but the last flag is missing.
+            (false, 0) => return Err(TermError::CatastrophicStream),
+            // The response ends early.
+            (true, 1..) => return Err(TermError::TaggedBounds),
+            (true, 0) | (false, _) => {}
+        }
+        self.done = self.done.checked_add(len).ok_or(TermError::TaggedBounds)?;
+        Ok(())
     }
 }
 
-/// A segment of the response to the oldest Read, or the response to the oldest Atomic Operation.
+/// What a response answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Response {
-    /// The Read before this segment; the payload goes to (`sink_stag`, `sink_to` + `done`).
-    pub(crate) entry: OutboundRead,
-    /// The Read is complete once this segment is placed; [`OutboundReads::pop`] takes it out then.
-    /// Until then it is outstanding, so that what is fenced waits for it (V-FNC-1).
-    pub(crate) complete: bool,
+pub(crate) enum ResponseTo {
+    Read,
+    /// The Atomic Operation with this number.
+    Atomic(u32),
 }
 
 /// Outbound Reads and Atomic Operations, oldest first.
@@ -82,83 +123,26 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         self.ring.push(entry)
     }
 
-    /// Returns how many octets of the oldest Read are outstanding if `to` of `stag` is its next
-    /// one, else 0.
-    pub(crate) fn left(&self, stag: Stag, to: TaggedOffset) -> u32 {
-        let front = self.ring.get(0).filter(|entry| {
-            stag == entry.sink_stag
-                && entry.sink_to.checked_add(entry.done) == Some(to)
-                && !entry.is_atomic
+    /// Returns the request that a response answers, or what the peer is told if it does not answer
+    /// the oldest one. Responses come in the order of the requests (RFC 5040 section 5.2.2,
+    /// P-RDMAP-11; RFC 7306 sections 5.2.2 and 5.4, X-ATM-14, X-ATM-15).
+    pub(crate) fn answered(&self, asked: ResponseTo) -> Result<OutboundRead, TermError> {
+        let oldest = self.ring.get(0);
+        let due = oldest.filter(|entry| match asked {
+            ResponseTo::Read => !entry.is_atomic,
+            ResponseTo::Atomic(id) => entry.is_atomic && id == self.oldest.0,
         });
-        front.map_or(0, OutboundRead::left)
-    }
-
-    /// Takes in a Read Response segment of `len` octets of payload, or several in a row.
-    ///
-    /// Responses come in the order of the requests (RFC 5040 section 5.2.2, P-RDMAP-11); STag,
-    /// offset, length and last flag must be those asked for. STag and offset of a response without
-    /// payload are not checked (T-23). An error is for the Terminate; nothing may be placed then.
-    pub(crate) fn response(
-        &mut self,
-        stag: Stag,
-        to: TaggedOffset,
-        len: u32,
-        last: bool,
-    ) -> Result<Response, TermError> {
-        let front = self.ring.get_mut(0);
-        let front = front.filter(|entry| !entry.is_atomic);
-        let front = front.ok_or(TermError::TaggedStag)?;
-        let entry = *front;
-        let left = entry.left();
-        if len > 0 {
-            if stag != entry.sink_stag {
-                return Err(TermError::TaggedStag);
-            }
-            if entry.sink_to.checked_add(entry.done) != Some(to) {
-                return Err(TermError::TaggedBounds);
-            }
-        }
-        let left = left.checked_sub(len).ok_or(TermError::TaggedBounds)?;
-        match (last, left) {
-            (true, 0) => {
-                front.done = entry.len;
-                Ok(Response {
-                    entry,
-                    complete: true,
-                })
-            }
-            // The response ends early.
-            (true, _) => Err(TermError::TaggedBounds),
-            // All of it is there, but the last flag is missing.
-            (false, 0) => Err(TermError::CatastrophicStream),
-            (false, _) => {
-                front.done = entry.done.checked_add(len).ok_or(TermError::TaggedBounds)?;
-                Ok(Response {
-                    entry,
-                    complete: false,
-                })
-            }
-        }
-    }
-
-    /// Takes in the Atomic Response to the request number `id`. The result goes to the sink of the
-    /// entry, which is outstanding until [`OutboundReads::pop`].
-    ///
-    /// Responses come in the order of the requests, those of Reads among them (RFC 7306 sections
-    /// 5.2.2 and 5.4, X-ATM-14, X-ATM-15). For the Terminate, a response that nobody has asked for
-    /// lacks a buffer, and one that is not due is an error of the stream.
-    pub(crate) fn atomic_response(&self, id: u32) -> Result<Response, TermError> {
-        match self.ring.get(0).filter(|entry| entry.is_atomic) {
-            Some(entry) if id == self.oldest.0 => Ok(Response {
-                entry: *entry,
-                complete: true,
-            }),
-            None if !self.has_atomics() => Err(TermError::UntaggedNoBuffer),
-            _ => Err(TermError::CatastrophicStream),
-        }
+        due.copied().ok_or_else(|| match asked {
+            ResponseTo::Read => TermError::TaggedStag,
+            // Nobody has asked for it.
+            ResponseTo::Atomic(_) if !self.has_atomics() => TermError::UntaggedNoBuffer,
+            // It is not due.
+            ResponseTo::Atomic(_) => TermError::CatastrophicStream,
+        })
     }
 
     fn has_atomics(&self) -> bool {
+        // Bound: ORD.
         let mut all = (0..self.ring.len()).filter_map(|n| self.ring.get(n));
         all.any(|entry| entry.is_atomic)
     }
@@ -215,7 +199,7 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         }
     }
 
-    /// Returns whether another request fits: `proto::rx::Limits::has_read_room`.
+    /// Returns whether another request fits.
     pub(crate) fn has_room(&self) -> bool {
         !self.ring.is_full()
     }

@@ -3,34 +3,54 @@
 //! The receiving half of a connection: from octets of the stream to placed data and completions
 //! (RFC 5040 sections 5 and 6, RFC 5041 sections 5.3 and 7, RFC 5044 section 5.2).
 //!
-//! FPDUs come in one way: the [`deframer`](super::deframer) finds one after the other, and
-//! [`Receiver::take`] takes in its ULPDU once the CRC is right. Nothing is placed before the whole
-//! segment is validated (T-8). What the other end on this host hands over are ULPDUs already
-//! (`receiver/handed_over.rs`). FPDUs that continue the message of the one before have a short way
-//! ([`Train`]), and so have Sends of one segment, as most short ones are. Softirq or process
-//! context, under the receive lock.
+//! The caller gives a chunk of the stream to [`Receiver::open`], then does what [`Receiver::next`]
+//! answers, one [`Step`] after the other, until that is [`Step::Pause`]. The receiver calls nobody.
+//!
+//! FPDUs come in one way: the [`deframer`](super::deframer) finds one after the other, and its
+//! ULPDU is taken in once the CRC is right. Nothing is placed before the whole segment is validated
+//! (T-8). What remains of a segment is its [`Rest`], of which each step does
+//! a part:
+//!
+//! ```text
+//! Send        [Receive] Place [[Invalidate Quiet] Complete]
+//! Write       Place
+//! Response    [Response] Place [[Invalidate Quiet] ReadDone]
+//! Request     Request
+//! ```
+//!
+//! FPDUs that continue the message of the one before have a short way ([`Step::Train`]), and so have
+//! Sends of one segment, as most short ones are. What the other end on this host hands over are
+//! chunks of one FPDU without a CRC, for which [`Receiver::admit`] is asked before. Softirq or
+//! process context, under the receive lock.
 #![forbid(unsafe_code)]
 
-mod env;
-mod handed_over;
+mod answers;
 mod patience;
+mod rest;
+mod step;
 
-use self::patience::Patience;
+use self::{
+    patience::Patience,
+    rest::{
+        AtHand,
+        End,
+        Lies,
+        Part,
+        Pending,
+        Rest,
+        Stretch, //
+    },
+};
 use super::{
     counters::{
         Counter,
         Tally, //
     },
     deframer::{
-        collected,
         Budget,
         Chunk,
         Deframer,
-        Fpdu,
         Next,
-        Payload,
-        Source,
-        Train,
         FPDU_FRONT, //
     },
     failure::{
@@ -41,16 +61,15 @@ use super::{
     reads::{
         Inbound,
         InboundRead,
-        Response, //
+        Responding, //
+        ResponseTo,
     },
     rx::{
         is_enough,
         Action,
         Rx,
         Segment,
-        Target,
-        WholeSend,
-        HEAD_LEN, //
+        Target, //
     },
     setup::Params,
     state::Arrival, //
@@ -62,23 +81,22 @@ use crate::wire::{
         WORD_LEN, //
     },
     ddp::UNTAGGED_LEN,
-    fpdu::LEN_FIELD,
-    terminate::{
-        Quote,
-        TermError, //
-    },
+    terminate::TermError,
+    Short, //
 };
 use core::{
     num::Saturating,
     ops::DerefMut, //
 };
 
-pub(crate) use self::env::{
-    Env,
+pub(crate) use self::step::{
+    Blame,
+    Conditions,
     Extra,
+    Invalidation,
     Received,
     Recv,
-    Unplaced, //
+    Step, //
 };
 
 /// What a receiver lacks to go on.
@@ -95,22 +113,6 @@ pub(crate) enum Lack {
     Receive,
 }
 
-/// The ULPDU of an FPDU, whose CRC is right if it has one.
-#[derive(Debug)]
-struct Ulpdu<'a, C> {
-    source: &'a Source<'a, C>,
-    /// The first octets of the ULPDU, as many as [`Rx::segment`] needs.
-    head: &'a [u8],
-    len: u16,
-}
-
-/// What completes once nobody uses an invalidated region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pending {
-    Receive(Received),
-    Read(Token),
-}
-
 /// The receiving half of a connection; `B` is the buffer of its deframer.
 #[derive(Debug)]
 pub(crate) struct Receiver<B> {
@@ -119,12 +121,29 @@ pub(crate) struct Receiver<B> {
     crc: bool,
     /// What this turn may still take in.
     budget: Budget,
+    /// Octets of the chunk that are used.
+    used: Saturating<usize>,
+    /// What is quoted if something fails.
+    fpdu: Option<AtHand>,
+    rest: Rest,
+    /// The payload that is being placed, or room for that of a train.
+    payload: Stretch,
+    /// The result of an Atomic Operation, in the byte order of this host.
+    result: Option<[u8; WORD_LEN as usize]>,
     /// The receive of the message at hand.
     recv: Option<Recv>,
-    pending: Option<Pending>,
+    /// The Read whose response comes in.
+    responding: Option<Responding>,
     patience: Patience,
+    /// An FPDU with the right CRC has come in.
+    heard: bool,
+    /// The ULPDU at hand is traced.
+    traced: bool,
     /// Everything that still comes is dropped.
     stopped: bool,
+    /// What was refused, or has ended the stream, and whose completion tells of it.
+    failure: Option<Failure>,
+    blame: Blame,
     /// What was received since the caller last took it.
     pub(crate) tally: Tally,
 }
@@ -136,23 +155,52 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             rx: Rx::new(params.expect_rtr),
             crc: params.crc,
             budget: Budget::NONE,
+            used: Saturating(0),
+            fpdu: None,
+            rest: Rest::Nothing,
+            payload: Stretch { at: 0, len: 0 },
+            result: None,
             recv: None,
-            pending: None,
+            responding: None,
             patience: Patience::new(0),
+            heard: false,
+            traced: false,
             stopped: false,
+            failure: None,
+            blame: Blame::Nobody,
             tally: Tally::new(),
         }
     }
 
-    /// Begins a turn that takes in as much as `budget` allows, and does what had to wait.
-    pub(crate) fn begin<C: Chunk, E: Env<C>>(&mut self, env: &mut E, budget: Budget) {
+    /// Begins a turn that takes in as much as `budget` allows. What had to wait comes first: it needs
+    /// no chunk ([`Receiver::next`]).
+    pub(crate) fn begin(&mut self, budget: Budget) {
         self.budget = budget;
         self.deframer.begin();
-        self.resume(env);
+        self.rest = match self.rest {
+            Rest::Wait => Rest::Nothing,
+            Rest::Waits(pending) => Rest::Invalidated(pending),
+            rest => rest,
+        };
+    }
+
+    /// Begins with a chunk.
+    #[inline]
+    pub(crate) fn open<C: Chunk>(&mut self, chunk: &C) {
+        self.used = Saturating(self.deframer.skip(chunk.len()));
+        if C::IS_HANDED_OVER && !self.stopped {
+            self.tally.add(Counter::RxDirectSegments, 1);
+        }
+    }
+
+    /// Returns how many octets of the chunk are used.
+    #[inline]
+    pub(crate) fn used(&self) -> usize {
+        self.used.0
     }
 
     pub(crate) fn lacks(&self) -> Lack {
-        if self.pending.is_some() {
+        if matches!(self.rest, Rest::Waits(_)) {
             Lack::Quiet
         } else if self.deframer.wants_buffer() && !self.stopped {
             Lack::Buffer
@@ -177,61 +225,10 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Takes the receive in progress, to be flushed, even if it waits only for an invalidation.
     pub(crate) fn take_recv(&mut self) -> Option<Recv> {
-        let _ = self.pending.take_if(|p| matches!(p, Pending::Receive(_)));
+        if matches!(self.rest, Rest::Waits(Pending::Receive(_))) {
+            self.rest = Rest::Nothing;
+        }
         self.recv.take()
-    }
-
-    /// Takes octets from the front of a chunk. Returns how many.
-    pub(crate) fn consume<C: Chunk, E: Env<C>>(&mut self, env: &mut E, chunk: &C) -> usize {
-        let mut at = Saturating(self.deframer.skip(chunk.len()));
-        // An FPDU that was begun is finished: once all of it is in our buffer, the socket may have
-        // nothing left that would bring us back here.
-        while !self.budget.is_spent() || self.deframer.is_collecting() {
-            if !self.stopped && !self.resume(env) {
-                return at.0;
-            }
-            if self.stopped {
-                // Unread data would turn the close into a RST (T-32).
-                self.budget.octets(chunk.len());
-                return chunk.len();
-            }
-            match self.step(env, chunk, at.0) {
-                Ok(0) => return at.0,
-                Ok(n) => at += n,
-                Err(failure) => self.fail(env, failure),
-            }
-        }
-        at.0
-    }
-
-    /// Takes in what begins at octet `at` of a chunk. Returns how many octets of the chunk that is.
-    fn step<C: Chunk, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        chunk: &C,
-        at: usize,
-    ) -> Result<usize, Failure> {
-        let fpdu = match self.deframer.next(chunk, at)? {
-            Next::Fpdu(fpdu) => fpdu,
-            Next::Collected(n) => {
-                self.budget.octets(n);
-                return Ok(n);
-            }
-            Next::Nothing => return Ok(0),
-        };
-        let octets = self.train(env, chunk, at, &fpdu.front)?;
-        if octets > 0 {
-            return Ok(octets);
-        }
-        if !self.fpdu(env, &fpdu)? {
-            return Ok(0);
-        }
-        self.budget.octets(fpdu.len);
-        let left = chunk.left(at);
-        if fpdu.len > left {
-            self.tally.add(Counter::RxFpdusJoined, 1);
-        }
-        Ok(self.deframer.use_up(fpdu.len, left))
     }
 
     /// Returns whether nothing is taken in any more.
@@ -239,32 +236,186 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.stopped
     }
 
-    pub(crate) fn fail<C, E: Env<C>>(&mut self, env: &mut E, failure: Failure) {
+    /// Has nothing taken in any more.
+    pub(crate) fn stop(&mut self) {
         self.stopped = true;
-        env.fail(failure);
     }
 
-    /// Takes in the FPDUs from octet `at` of a chunk on that continue the message of the one before
-    /// and are as long; the first begins with `front`. Returns how many octets they have, or 0 if
-    /// the first has to be taken by itself.
+    /// Returns what is to be done next with a chunk, or with what is left of earlier ones.
     #[inline]
-    fn train<C: Chunk, E: Env<C>>(
+    pub(crate) fn next<C: Chunk>(&mut self, chunk: Option<&C>, now: &Conditions) -> Step {
+        // Bound: what is taken in is taken from the budget.
+        loop {
+            match self.advance(chunk, now) {
+                Ok(Some(step)) => return step,
+                Ok(None) => {}
+                Err(failure) => return self.end(chunk, failure),
+            }
+        }
+    }
+
+    /// Goes on. Returns the next step, or `None` if something else comes before that.
+    #[inline]
+    fn advance<C: Chunk>(
         &mut self,
-        env: &mut E,
-        chunk: &C,
-        at: usize,
-        front: &[u8; FPDU_FRONT],
-    ) -> Result<usize, Failure> {
-        let run = self.rx.run(env).filter(|run| run.is_next(front));
-        let Some(run) = run.filter(|_| env.state().arrival() == Arrival::Take) else {
-            return Ok(0);
+        chunk: Option<&C>,
+        now: &Conditions,
+    ) -> Result<Option<Step>, Failure> {
+        if let Some(refused) = self.failure.take() {
+            return Err(refused);
+        }
+        match self.rest {
+            Rest::Nothing | Rest::Train(_) => self.next_fpdu(chunk, now),
+            Rest::Ulpdu | Rest::Look => {
+                let head = self.head(chunk)?;
+                self.ulpdu(head.octets(), head.ulpdu_len, now)
+            }
+            Rest::Wait | Rest::Waits(_) => Ok(Some(Step::Pause)),
+            Rest::Write(stag, to, payload) => {
+                self.rest = Rest::Written;
+                Ok(self.place(Target::Write(stag, to), payload))
+            }
+            Rest::Send(part) => self.send(&part),
+            Rest::Sent(Some(received)) => Ok(Some(self.end_send(received))),
+            Rest::Written | Rest::Sent(None) | Rest::Responded { last: false } => {
+                self.finish();
+                Ok(None)
+            }
+            _ => self.advance_rarely(),
+        }
+    }
+
+    /// As [`Receiver::advance`], for what is the only one of its kind in a message.
+    #[inline(never)]
+    fn advance_rarely(&mut self) -> Result<Option<Step>, Failure> {
+        Ok(Some(match self.rest {
+            Rest::Response {
+                stag,
+                to,
+                payload,
+                last,
+            } => {
+                let Some(responding) = &mut self.responding else {
+                    return Ok(Some(Step::Response(ResponseTo::Read)));
+                };
+                responding.segment((stag, to), payload.len, last)?;
+                self.rest = Rest::Responded { last };
+                return Ok(self.place(Target::Response(stag, to), payload));
+            }
+            Rest::AskAtomic(response) => {
+                self.rest = Rest::Atomic(response);
+                Step::Response(ResponseTo::Atomic(response.id))
+            }
+            Rest::Atomic(AtomicResponse { original, .. }) => {
+                let responding = self.responding.as_ref();
+                let read = responding.ok_or_else(|| Failure::defect("nobody has asked"))?;
+                let target = Target::Response(read.read.sink_stag, read.read.sink_to);
+                self.rest = Rest::Responded { last: true };
+                self.result = Some(original.to_ne_bytes());
+                Step::Place(target)
+            }
+            Rest::Responded { .. } => self.end_response(),
+            Rest::Invalidated(_) => Step::Quiet,
+            Rest::Ended(Pending::Receive(received)) => self.complete(received),
+            Rest::Ended(Pending::Read(token)) => self.read_done(Some(token)),
+            Rest::Tell(step) => {
+                self.stopped |= !matches!(step, Step::Request(_));
+                self.finish();
+                step
+            }
+            _ => Step::Pause,
+        }))
+    }
+
+    /// Looks for the next FPDU.
+    #[inline]
+    fn next_fpdu<C: Chunk>(
+        &mut self,
+        chunk: Option<&C>,
+        now: &Conditions,
+    ) -> Result<Option<Step>, Failure> {
+        let is_alone = matches!(self.rest, Rest::Train(_));
+        self.rest = Rest::Nothing;
+        self.fpdu = None;
+        // An FPDU that was begun is finished: once all of it is in our buffer, the socket may have
+        // nothing left that would bring us back here.
+        if self.deframer.is_collecting() {
+            if !self.stopped && self.take_collected::<C>()? {
+                return Ok(None);
+            }
+        } else if self.budget.is_spent() {
+            return Ok(Some(Step::Pause));
+        }
+        let Some(chunk) = chunk else {
+            return Ok(Some(Step::Pause));
         };
-        let target = run.target();
+        if self.stopped {
+            // Unread data would turn the close into a RST (T-32).
+            self.budget.octets(chunk.len());
+            self.used = Saturating(chunk.len());
+            return Ok(Some(Step::Pause));
+        }
+        let at = self.used.0;
+        let fpdu = match self.deframer.next(chunk, at)? {
+            Next::Fpdu(fpdu) => fpdu,
+            Next::Collected(n) => {
+                self.budget.octets(n);
+                self.used += n;
+                return Ok(None);
+            }
+            Next::Nothing => return Ok(Some(Step::Pause)),
+        };
+        let left = chunk.left(at);
+        if !is_alone && fpdu.len <= left {
+            if let Some(target) = self.begin_train(&fpdu.front, now) {
+                return Ok(Some(Step::Train(target)));
+            }
+        }
+        self.budget.fpdu();
+        let is_checked = self.patience.take_checked() || !self.crc || C::IS_HANDED_OVER;
+        if !is_checked && !fpdu.has_crc().map_err(shorter)? {
+            return Err(TermError::MpaCrc.into());
+        }
+        let lies = Lies::InChunk { at, left };
+        self.fpdu = Some(AtHand::new(&fpdu, lies));
+        self.rest = Rest::Ulpdu;
+        match fpdu.head() {
+            head if is_enough(head) => self.ulpdu(head, fpdu.ulpdu_len, now),
+            _ => Ok(None),
+        }
+    }
+
+    /// Has the FPDU in the buffer taken in next, if it is complete. Returns whether it is.
+    #[inline(never)]
+    fn take_collected<C: Chunk>(&mut self) -> Result<bool, Failure> {
+        let Some(fpdu) = self.deframer.collected::<C>()? else {
+            return Ok(false);
+        };
+        self.budget.fpdu();
+        let is_checked = self.patience.take_checked() || !self.crc;
+        if !is_checked && !fpdu.has_crc().map_err(shorter)? {
+            self.deframer.use_up_collected();
+            return Err(TermError::MpaCrc.into());
+        }
+        self.fpdu = Some(AtHand::new(&fpdu, Lies::InBuffer));
+        self.rest = Rest::Ulpdu;
+        Ok(true)
+    }
+
+    /// Returns where the payloads of FPDUs belong that continue the message of the one before, if
+    /// the FPDU that begins with `front` does.
+    #[inline]
+    fn begin_train(&mut self, front: &[u8; FPDU_FRONT], now: &Conditions) -> Option<Target> {
+        let run = self.rx.run(&now.rights)?;
+        if !run.is_next(front) || now.arrival != Arrival::Take {
+            return None;
+        }
+        let (target, least) = (run.target(), run.payload_len());
         let room = match target {
             Target::Write(..) => u32::MAX,
             // The last octet comes in a segment with the last flag, which is in no train.
-            Target::Response(stag, to) => {
-                let left = env.with_reads(|reads| reads.left(stag, to));
+            Target::Response(..) => {
+                let left = self.responding.as_ref().map_or(0, Responding::left);
                 left.saturating_sub(1)
             }
             Target::Receive(offset) => {
@@ -273,131 +424,98 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 u32::try_from(room).unwrap_or(u32::MAX)
             }
         };
-        let mut train = Train::new(chunk, at, run, room, &mut self.budget, self.crc);
-        if train.limit() == 0 {
-            return Ok(0);
+        if room < least.into() {
+            return None;
         }
-        let placed = env.place_train(target, &mut train);
-        let taken = train.end();
-        if taken.fpdus == 0 {
-            return Ok(0);
-        }
-        self.rx.went_on(taken.payload);
-        self.tally.add(Counter::RxFpdus, taken.fpdus.into());
-        self.tally.went_on(target, taken.payload);
-        let went_on = match target {
-            Target::Write(..) => placed.map_err(|Unplaced| TermError::LocalCatastrophic.into()),
-            Target::Response(stag, to) => {
-                let len = taken.payload;
-                match env.with_reads(|reads| reads.response(stag, to, len, false)) {
-                    Ok(read) => placed.map_err(|Unplaced| Self::refuse_response(env, &read)),
-                    Err(error) => Err(error.into()),
-                }
-            }
-            Target::Receive(_) => placed.map_err(|Unplaced| self.refuse_payload(env)),
-        };
-        went_on.map_err(|failure: Failure| Failure {
-            quote: quote(chunk, taken.last_at),
-            ..failure
-        })?;
-        Ok(taken.octets)
+        self.payload.len = room;
+        self.rest = Rest::Train(target);
+        Some(target)
     }
 
-    /// Takes in an FPDU. Returns whether it was taken and does not have to wait for a receive.
-    fn fpdu<C: Chunk, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        fpdu: &Fpdu<'_, C>,
-    ) -> Result<bool, Failure> {
-        let fault = |_| Failure::defect("an FPDU is shorter than it was");
-        self.budget.fpdu();
-        if self.crc && !self.patience.take_checked() && !fpdu.has_crc().map_err(fault)? {
-            return Err(TermError::MpaCrc.into());
-        }
-        // Before the checks: if one fails, this side has to be allowed to send a Terminate (T-24).
-        env.fpdu_received();
-        let (source, len) = (&fpdu.source, fpdu.ulpdu_len);
-        let head = fpdu.head();
-        if is_enough(head) {
-            return self.offer(env, &Ulpdu { source, head, len });
-        }
-        let mut head = [0; HEAD_LEN];
-        let head = head.get_mut(..HEAD_LEN.min(len.into())).unwrap_or(&mut []);
-        source.copy_to(LEN_FIELD, head).map_err(fault)?;
-        self.offer(env, &Ulpdu { source, head, len })
-    }
-
-    /// Takes in the ULPDU of an FPDU, unless it has to wait for a receive. Returns whether it
-    /// was taken.
+    /// Takes in an ULPDU that begins with `head`, unless it has to wait for a receive.
     #[inline]
-    fn offer<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<bool, Failure> {
-        if self.patience.is_granted() && !self.find_recv(env, ulpdu.head, ulpdu.len)? {
-            self.patience.set_checked();
-            return Ok(false);
-        }
-        self.take(env, ulpdu).map(|()| true)
-    }
-
-    fn take<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<(), Failure> {
-        self.tally.add(Counter::RxFpdus, 1);
-        env.ulpdu_received(ulpdu.head, ulpdu.len);
-        let result = self.segment(env, ulpdu);
-        result.map_err(|failure| Failure {
-            quote: Quote::new(ulpdu.head, ulpdu.len),
-            denied: self.rx.denied(),
-            ..failure
-        })
-    }
-
-    fn segment<C, E: Env<C>>(&mut self, env: &mut E, ulpdu: &Ulpdu<'_, C>) -> Result<(), Failure> {
-        let arrival = env.state().arrival();
-        if arrival == Arrival::Drop {
-            self.stopped = true;
-            return Ok(());
-        }
-        if let Some(send) = self.rx.whole_send(ulpdu.head, ulpdu.len) {
-            return self.whole_send(env, ulpdu, send, arrival);
-        }
-        let segment = self.rx.segment(ulpdu.head, ulpdu.len, env)?;
-        self.tally.received(&segment);
-        if segment.first {
-            env.first_segment();
-        }
-        if arrival == Arrival::TooLate && !matches!(segment.action, Action::Terminate { .. }) {
-            self.too_late(env);
-            return Ok(());
-        }
-        self.perform(env, ulpdu, &segment)
-    }
-
-    fn too_late<C, E: Env<C>>(&mut self, env: &mut E) {
-        env.data_in_closing();
-        self.stopped = true;
-    }
-
-    fn perform<C, E: Env<C>>(
+    fn ulpdu(
         &mut self,
-        env: &mut E,
-        ulpdu: &Ulpdu<'_, C>,
-        segment: &Segment,
-    ) -> Result<(), Failure> {
-        let at = LEN_FIELD.checked_add(segment.header_len.into());
-        let payload = Payload {
-            source: ulpdu.source,
-            at: at.ok_or_else(|| Failure::defect("a header is too long"))?,
+        head: &[u8],
+        ulpdu_len: u16,
+        now: &Conditions,
+    ) -> Result<Option<Step>, Failure> {
+        if !self.heard {
+            // Before the checks: if one fails, this side has to be allowed to send a Terminate
+            // (T-24).
+            self.heard = true;
+            return Ok(Some(Step::Heard));
+        }
+        if self.patience.is_granted() && self.looks(head, ulpdu_len, now) {
+            return Ok(Some(Step::Receive));
+        }
+        if now.traces && !core::mem::replace(&mut self.traced, true) {
+            return Ok(Some(Step::Ulpdu));
+        }
+        self.tally.add(Counter::RxFpdus, 1);
+        if now.arrival == Arrival::Drop {
+            self.stopped = true;
+            self.finish();
+            return Ok(None);
+        }
+        let Some(send) = self.rx.whole_send(head, ulpdu_len) else {
+            return self.segment(head, ulpdu_len, now);
+        };
+        let (len, solicited) = (send.payload_len.into(), send.solicited);
+        self.tally.add(Counter::RxSends, 1);
+        self.tally.add(Counter::RxSendBytes, len);
+        self.rest = match now.arrival {
+            Arrival::TooLate => Rest::Tell(Step::DataInClosing),
+            _ => Rest::Send(Part {
+                mo: 0,
+                payload: Stretch {
+                    at: FPDU_FRONT,
+                    len: send.payload_len.into(),
+                },
+                first: true,
+                last: Some(End {
+                    solicited,
+                    extra: Extra::Nothing,
+                }),
+            }),
+        };
+        Ok(None)
+    }
+
+    fn segment(
+        &mut self,
+        head: &[u8],
+        ulpdu_len: u16,
+        now: &Conditions,
+    ) -> Result<Option<Step>, Failure> {
+        let segment = self.rx.segment(head, ulpdu_len, &now.rights)?;
+        self.tally.received(&segment);
+        let is_terminate = matches!(segment.action, Action::Terminate { .. });
+        match self.rest_of(&segment, head) {
+            _ if now.arrival == Arrival::TooLate && !is_terminate => {
+                self.rest = Rest::Tell(Step::DataInClosing);
+            }
+            Ok(rest) => self.rest = rest,
+            Err(error) => self.failure = Some(error.into()),
+        }
+        Ok(segment.first.then_some(Step::FirstSegment))
+    }
+
+    /// Returns what is to be done for a segment that begins with `head`.
+    fn rest_of(&mut self, segment: &Segment, head: &[u8]) -> Result<Rest, TermError> {
+        let payload = Stretch {
+            at: segment.payload_at(),
             len: segment.payload_len.into(),
         };
-        match segment.action {
-            Action::Ignore => Ok(()),
-            Action::Write { stag, to, .. } => {
-                Ok(self.place(env, Target::Write(stag, to), &payload)?)
-            }
-            Action::ReadResponse { stag, to, last } => {
-                let len = payload.len;
-                let response = env.with_reads(|reads| reads.response(stag, to, len, last))?;
-                let placed = self.place(env, Target::Response(stag, to), &payload);
-                self.end_response(env, &response, placed)
-            }
+        Ok(match segment.action {
+            Action::Ignore => Rest::Written,
+            Action::Write { stag, to, .. } => Rest::Write(stag, to, payload),
+            Action::ReadResponse { stag, to, last } => Rest::Response {
+                stag,
+                to,
+                payload,
+                last,
+            },
             Action::Send {
                 mo,
                 first,
@@ -406,260 +524,138 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 invalidate,
                 ..
             } => {
-                if first {
-                    self.begin_recv(env)?;
-                }
-                let len = self.place_send(env, mo, &payload)?;
-                if last {
-                    let extra = Extra::of_send(invalidate);
-                    self.complete(env, len, solicited, extra)?;
-                }
-                Ok(())
+                let extra = invalidate.map_or(Extra::Nothing, Extra::Invalidated);
+                Rest::Send(Part {
+                    mo,
+                    payload,
+                    first,
+                    last: last.then_some(End { solicited, extra }),
+                })
             }
             Action::Immediate {
                 data, solicited, ..
-            } => {
-                self.begin_recv(env)?;
-                self.complete(env, 0, solicited, Extra::Immediate(data))
-            }
+            } => Rest::Send(Part {
+                mo: 0,
+                payload,
+                first: true,
+                last: Some(End {
+                    solicited,
+                    extra: Extra::Immediate(data),
+                }),
+            }),
             Action::ReadRequest { msn, request } => {
                 let read = InboundRead { msn, request };
-                Ok(env.request_received(Inbound::Read(read))?)
+                Rest::Tell(Step::Request(Inbound::Read(read)))
             }
             Action::AtomicRequest { msn } => {
-                let request = ulpdu
-                    .head
-                    .get(UNTAGGED_LEN..)
-                    .and_then(AtomicRequest::parse);
+                let request = head.get(UNTAGGED_LEN..).and_then(AtomicRequest::parse);
                 // All octets are there, so the AOpcode is wrong.
                 let request = request.ok_or(TermError::UnexpectedOpcode)?;
                 self.tally.add(Counter::RxAtomics, 1);
-                Ok(env.request_received(Inbound::Atomic(msn, request))?)
+                Rest::Tell(Step::Request(Inbound::Atomic(msn, request)))
             }
-            Action::AtomicResponse(AtomicResponse { id, original }) => {
-                let response = env.with_reads(|reads| reads.atomic_response(id))?;
-                // The consumer gets the result in the byte order of this host.
-                let result = original.to_ne_bytes();
-                let payload = Payload {
-                    source: &Source::Bytes(&result),
-                    at: 0,
-                    len: WORD_LEN,
-                };
-                let (stag, to) = (response.entry.sink_stag, response.entry.sink_to);
-                let placed = self.place(env, Target::Response(stag, to), &payload);
-                self.end_response(env, &response, placed)
-            }
-            Action::Terminate { code, read } => {
-                self.stopped = true;
-                env.terminate_received(code, read);
-                Ok(())
-            }
-        }
+            Action::AtomicResponse(response) => Rest::AskAtomic(response),
+            Action::Terminate { code, read } => Rest::Tell(Step::Terminated { code, read }),
+        })
     }
 
-    /// Takes a receive for a message that begins, unless it has waited and has one already.
+    /// Has a payload placed. Nothing is checked for an empty one (T-23).
     #[inline(always)]
-    fn begin_recv<C, E: Env<C>>(&mut self, env: &mut E) -> Result<(), Failure> {
-        if self.recv.is_none() {
-            self.recv = Some(env.take_recv()?.ok_or(TermError::UntaggedNoBuffer)?);
-        }
-        Ok(())
+    fn place(&mut self, target: Target, payload: Stretch) -> Option<Step> {
+        self.payload = payload;
+        (payload.len > 0).then_some(Step::Place(target))
     }
 
-    /// Places a payload. Nothing is checked for an empty one (T-23).
-    #[inline(always)]
-    fn place<C, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        target: Target,
-        payload: &Payload<'_, C>,
-    ) -> Result<(), TermError> {
-        match payload.len {
-            0 => Ok(()),
-            _ => env.place(target, payload, &mut self.budget),
-        }
-    }
-
-    /// Places a segment of a Send. Returns the octets of the message so far.
-    #[inline(always)]
-    fn place_send<C, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        mo: u32,
-        payload: &Payload<'_, C>,
-    ) -> Result<u32, Failure> {
+    /// Has a segment of a Send placed. A message that begins takes a receive, unless it has waited
+    /// and has one already.
+    #[inline]
+    fn send(&mut self, part: &Part) -> Result<Option<Step>, Failure> {
         let Some(recv) = self.recv else {
-            return Err(TermError::UntaggedNoBuffer.into());
+            return match part.first {
+                true => Ok(Some(Step::Receive)),
+                false => Err(TermError::UntaggedNoBuffer.into()),
+            };
         };
-        let end = mo.checked_add(payload.len);
-        let end = end.ok_or(TermError::UntaggedTooLong)?;
-        if u64::from(end) > recv.len {
-            return Err(self.refuse(env, Fault::LocalLength, TermError::UntaggedTooLong));
-        }
-        let placed = self.place(env, Target::Receive(mo), payload);
-        placed.map_err(|_| self.refuse_payload(env)).map(|()| end)
-    }
-
-    /// Completes the receive in progress in error, as its memory may not be written.
-    fn refuse_payload<C, E: Env<C>>(&mut self, env: &mut E) -> Failure {
-        self.refuse(env, Fault::LocalProtection, TermError::LocalCatastrophic)
-    }
-
-    fn refuse<C, E: Env<C>>(&mut self, env: &mut E, fault: Fault, error: TermError) -> Failure {
-        let recv = self.recv.take();
-        Failure {
-            in_completion: recv.is_some_and(|recv| env.fail_recv(recv.id, fault)),
-            ..error.into()
-        }
-    }
-
-    /// Completes the receive in progress with a message of `len` octets, after invalidating the
-    /// STag that the peer names (V-INV-14).
-    #[inline(always)]
-    fn complete<C, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        len: u32,
-        solicited: bool,
-        extra: Extra,
-    ) -> Result<(), Failure> {
-        let Some(recv) = self.recv else {
-            return Ok(());
+        let end = part.mo.checked_add(part.payload.len);
+        let Some(len) = end.filter(|end| u64::from(*end) <= recv.len) else {
+            self.blame_recv(Fault::LocalLength);
+            return Err(TermError::UntaggedTooLong.into());
         };
-        let received = Received {
+        self.rest = Rest::Sent(part.last.map(|end| Received {
             id: recv.id,
             len,
-            solicited,
-            extra,
-        };
-        if let Extra::Invalidated(stag) = extra {
-            if let Err(error) = env.invalidate_for_peer(stag) {
-                return Err(self.refuse(env, Fault::RemoteInvalid, error));
-            }
-            return self.when_quiet(env, Pending::Receive(received));
-        }
-        self.recv = None;
-        env.complete_recv(&received)
+            solicited: end.solicited,
+            extra: end.extra,
+        }));
+        Ok(self.place(Target::Receive(part.mo), part.payload))
     }
 
-    /// Completes the Read or Atomic Operation of a response, if that was all of it and is `placed`.
-    fn end_response<C, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        response: &Response,
-        placed: Result<(), TermError>,
-    ) -> Result<(), Failure> {
-        if placed.is_err() {
-            return Err(Self::refuse_response(env, response));
-        }
-        if !response.complete {
-            return Ok(());
-        }
-        let entry = &response.entry;
-        let Some(token) = entry.token.filter(|_| entry.invalidate) else {
-            env.read_done(entry.token);
-            return Ok(());
-        };
-        if let Err(Unplaced) = env.invalidate_sink(entry.sink_stag) {
-            return Err(Self::refuse_response(env, response));
-        }
-        self.when_quiet(env, Pending::Read(token))
-    }
-
-    /// Completes the request of `response` in error.
-    fn refuse_response<C, E: Env<C>>(env: &mut E, response: &Response) -> Failure {
-        let token = response.entry.token;
-        let told = token.is_some_and(|token| env.fail_send(token, Fault::LocalProtection));
-        Failure::of_request(told)
-    }
-
-    /// Performs `then` once nobody uses the invalidated region: now, or when receiving resumes.
-    fn when_quiet<C, E: Env<C>>(&mut self, env: &mut E, then: Pending) -> Result<(), Failure> {
-        if env.is_quiet() {
-            return self.finish(env, then);
-        }
-        self.pending = Some(then);
-        Ok(())
-    }
-
-    fn finish<C, E: Env<C>>(&mut self, env: &mut E, then: Pending) -> Result<(), Failure> {
-        match then {
-            Pending::Receive(received) => {
-                self.recv = None;
-                env.complete_recv(&received)
-            }
-            Pending::Read(token) => {
-                env.read_done(Some(token));
-                Ok(())
-            }
-        }
-    }
-
-    /// Does what had to wait. Returns whether receiving may go on.
-    #[inline(always)]
-    fn resume<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
-        (self.pending.is_none() && !self.deframer.is_collecting()) || self.resume_now::<C, E>(env)
-    }
-
-    #[cold]
-    fn resume_now<C: Chunk, E: Env<C>>(&mut self, env: &mut E) -> bool {
-        if self.pending.is_some() {
-            let Some(pending) = self.pending.take_if(|_| env.is_quiet()) else {
-                return false;
-            };
-            if let Err(failure) = self.finish(env, pending) {
-                self.fail(env, failure);
-            }
-        }
-        if self.stopped {
-            return true;
-        }
-        let Some(buffer) = self.deframer.take_collected() else {
-            return true;
-        };
-        let fpdu = collected::<C>(&buffer);
-        let taken = fpdu.and_then(|fpdu| self.fpdu(env, &fpdu));
-        let waits = matches!(taken, Ok(false));
-        self.deframer.give_back(buffer, !waits);
-        self.tally.add(Counter::RxFpdusInPieces, (!waits).into());
-        if let Err(failure) = taken {
-            self.fail(env, failure);
-        }
-        !waits && self.pending.is_none()
-    }
-}
-
-/// Quotes the FPDU at octet `at` of a chunk, which continues a message.
-fn quote<C: Chunk>(chunk: &C, at: usize) -> Option<Quote> {
-    let front = chunk.front(at)?;
-    let (len, head) = front.split_first_chunk::<LEN_FIELD>()?;
-    Quote::new(head, u16::from_be_bytes(*len))
-}
-
-impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// Takes in a Send that is all of `ulpdu`.
+    /// Completes a receive, after the STag that the peer names is invalidated (V-INV-14).
     #[inline]
-    fn whole_send<C, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        ulpdu: &Ulpdu<'_, C>,
-        send: WholeSend,
-        arrival: Arrival,
-    ) -> Result<(), Failure> {
-        self.tally.add(Counter::RxSends, 1);
-        self.tally
-            .add(Counter::RxSendBytes, send.payload_len.into());
-        if arrival == Arrival::TooLate {
-            self.too_late(env);
-            return Ok(());
+    fn end_send(&mut self, received: Received) -> Step {
+        if let Extra::Invalidated(stag) = received.extra {
+            self.rest = Rest::Invalidated(Pending::Receive(received));
+            return Step::Invalidate(Invalidation::ForPeer(stag));
         }
-        let payload = Payload {
-            source: ulpdu.source,
-            at: FPDU_FRONT,
-            len: send.payload_len.into(),
-        };
-        let begun = self.begin_recv(env);
-        let placed = begun.and_then(|()| self.place_send(env, 0, &payload));
-        placed.and_then(|len| self.complete(env, len, send.solicited, Extra::Nothing))
+        self.complete(received)
     }
+
+    #[inline]
+    fn complete(&mut self, received: Received) -> Step {
+        self.recv = None;
+        self.finish();
+        Step::Complete(received)
+    }
+
+    /// Completes a Read or Atomic Operation, after its sink is invalidated if it asks for that.
+    fn end_response(&mut self) -> Step {
+        let read = self.responding.map(|responding| responding.read);
+        let token = read.and_then(|read| read.token);
+        match (read, token) {
+            (Some(read), Some(token)) if read.invalidate => {
+                self.rest = Rest::Invalidated(Pending::Read(token));
+                Step::Invalidate(Invalidation::Sink(read.sink_stag))
+            }
+            _ => self.read_done(token),
+        }
+    }
+
+    fn read_done(&mut self, token: Option<Token>) -> Step {
+        self.responding = None;
+        self.finish();
+        Step::ReadDone(token)
+    }
+
+    /// Marks the FPDU at hand as used.
+    #[inline]
+    fn finish(&mut self) {
+        self.rest = Rest::Nothing;
+        self.result = None;
+        self.traced = false;
+        match self.fpdu {
+            Some(AtHand {
+                lies: Lies::InChunk { at, left },
+                len,
+                ..
+            }) => {
+                self.budget.octets(len);
+                if len > left {
+                    self.tally.add(Counter::RxFpdusJoined, 1);
+                }
+                self.used = Saturating(at) + Saturating(self.deframer.use_up(len, left));
+            }
+            Some(AtHand {
+                lies: Lies::InBuffer,
+                ..
+            }) => {
+                self.tally.add(Counter::RxFpdusInPieces, 1);
+                self.deframer.use_up_collected();
+            }
+            None => {}
+        }
+    }
+}
+
+fn shorter(Short: Short) -> Failure {
+    Failure::defect("an FPDU is shorter than it was")
 }

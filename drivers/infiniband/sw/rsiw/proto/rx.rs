@@ -63,20 +63,16 @@ pub(crate) fn is_enough(front: &[u8]) -> bool {
     }
 }
 
-/// Which inbound operations the QP allows at the moment; asked when a segment depends on it.
-pub(crate) trait Limits {
-    fn may_read(&self) -> bool;
-
-    fn may_write(&self) -> bool;
-
-    fn may_atomic(&self) -> bool;
-
-    /// Returns whether there is room for another inbound Read Request or Atomic Request.
-    fn has_read_room(&self) -> bool;
-
-    /// Returns whether the consumer can be told of Immediate Data. If not, its opcode is unexpected
-    /// (RFC 7306 section 1.1).
-    fn may_take_immediate(&self) -> bool;
+/// Which inbound operations the QP allows at the moment. Whether there is room for a request of the
+/// peer is found out when it is queued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rights {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) atomic: bool,
+    /// Whether the consumer can be told of Immediate Data. If not, its opcode is unexpected (RFC
+    /// 7306 section 1.1).
+    pub(crate) immediate: bool,
 }
 
 /// What to do with a segment.
@@ -93,8 +89,8 @@ pub(crate) enum Action {
         to: TaggedOffset,
         last: bool,
     },
-    /// Give the segment to `proto::reads::OutboundReads::response`, then place it. Sink and offset
-    /// are what the peer says.
+    /// Check the segment against the oldest Read of ours (`proto::reads::Responding`), then place
+    /// it. Sink and offset are what the peer says.
     ReadResponse {
         stag: Stag,
         to: TaggedOffset,
@@ -119,14 +115,14 @@ pub(crate) enum Action {
         data: ImmediateData,
         solicited: bool,
     },
-    /// Check the source (unless the length is 0) and queue the request among the inbound Reads.
+    /// Check that there is room for the request, then its source (unless the length is 0), and
+    /// queue it among the inbound Reads.
     ReadRequest {
         msn: Msn,
         /// What to read and where to send it; the source does not wrap.
         request: ReadRequest,
     },
-    /// Read the Atomic Request behind the DDP header, check its target, and queue it among the
-    /// inbound Reads.
+    /// Read the Atomic Request behind the DDP header, and treat it in the same way.
     AtomicRequest {
         /// Number of the request on its queue.
         msn: Msn,
@@ -153,6 +149,14 @@ pub(crate) struct Segment {
     /// (The responder may send, if only a Terminate, after any FPDU with the right CRC: T-24.)
     pub(crate) first: bool,
     pub(crate) action: Action,
+}
+
+impl Segment {
+    /// Returns where the payload begins in the FPDU.
+    pub(crate) fn payload_at(&self) -> usize {
+        // Headers have 70 octets at most.
+        LEN_FIELD.wrapping_add(self.header_len.into())
+    }
 }
 
 /// A Send without Invalidate in one segment.
@@ -247,7 +251,7 @@ impl Rx {
         &mut self,
         head: &[u8],
         ulpdu_len: u16,
-        limits: &impl Limits,
+        rights: &Rights,
     ) -> Result<Segment, TermError> {
         if self.stopped {
             return Ok(Segment {
@@ -257,7 +261,7 @@ impl Rx {
                 action: Action::Ignore,
             });
         }
-        let result = self.parse(head, ulpdu_len, limits);
+        let result = self.parse(head, ulpdu_len, rights);
         let first = self.first;
         self.first = false;
         match result {
@@ -307,8 +311,8 @@ impl Rx {
     }
 
     /// Returns whether [`Rx::segment`] would find a segment that takes a receive.
-    pub(crate) fn takes_recv(&self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> bool {
-        let segment = { *self }.segment(head, ulpdu_len, limits);
+    pub(crate) fn takes_recv(&self, head: &[u8], ulpdu_len: u16, rights: &Rights) -> bool {
+        let segment = { *self }.segment(head, ulpdu_len, rights);
         matches!(
             segment.map(|segment| segment.action),
             Ok(Action::Send { first: true, .. } | Action::Immediate { .. })
@@ -317,15 +321,21 @@ impl Rx {
 
     /// Returns the segment that mostly comes next, if it may come now.
     #[inline]
-    pub(crate) fn run(&mut self, limits: &impl Limits) -> Option<&mut Run> {
+    pub(crate) fn run(&mut self, rights: &Rights) -> Option<&mut Run> {
         let run = self.run.as_mut().filter(|_| !self.stopped)?;
         let may_come = match run.target() {
             // The right may have been withdrawn.
-            Target::Write(..) => limits.may_write(),
+            Target::Write(..) => rights.write,
             Target::Response(..) => true,
             Target::Receive(mo) => self.open.is_some_and(|open| open.mo.0 == mo),
         };
         may_come.then_some(run)
+    }
+
+    /// Returns the segment that [`Rx::run`] has returned.
+    #[inline]
+    pub(crate) fn run_on(&mut self) -> Option<&mut Run> {
+        self.run.as_mut()
     }
 
     /// Records that segments of the run, with `payload` octets in all, were taken in.
@@ -345,7 +355,7 @@ impl Rx {
         Rx { run: None, ..self }
     }
 
-    fn parse(&mut self, head: &[u8], ulpdu_len: u16, limits: &impl Limits) -> Parsed {
+    fn parse(&mut self, head: &[u8], ulpdu_len: u16, rights: &Rights) -> Parsed {
         let (header, rest) = ddp::Header::parse(head).ok_or(TermError::MpaFpdu)?;
         let len = usize::from(ulpdu_len)
             .checked_sub(header.control().header_len())
@@ -365,13 +375,13 @@ impl Rx {
         let opcode = control.opcode().ok_or(TermError::UnexpectedOpcode)?;
         match (&header, opcode) {
             (ddp::Header::Tagged(h), Opcode::Write | Opcode::ReadResponse) => {
-                Self::tagged(opcode, h, len, limits)
+                Self::tagged(opcode, h, len, rights)
             }
             (ddp::Header::Untagged(h), Opcode::ReadRequest) => {
-                self.read_request(h, rest, len, limits)
+                self.read_request(h, rest, len, rights)
             }
             (ddp::Header::Untagged(h), Opcode::AtomicRequest) => {
-                self.atomic_request(h, len, limits)
+                self.atomic_request(h, len, rights)
             }
             (ddp::Header::Untagged(h), Opcode::AtomicResponse) => {
                 self.atomic_response(h, rest, len)
@@ -381,7 +391,7 @@ impl Rx {
                 Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate,
             ) => self.send(opcode, h, len),
             (ddp::Header::Untagged(h), Opcode::Immediate | Opcode::ImmediateSe)
-                if limits.may_take_immediate() =>
+                if rights.immediate =>
             {
                 self.immediate(opcode, h, rest, len)
             }
@@ -402,14 +412,14 @@ impl Rx {
         }
     }
 
-    fn tagged(opcode: Opcode, h: &Tagged, len: u32, limits: &impl Limits) -> Parsed {
+    fn tagged(opcode: Opcode, h: &Tagged, len: u32, rights: &Rights) -> Parsed {
         let stag = Stag(h.stag.get());
         let to = TaggedOffset(h.to.get());
         let last = h.control.last();
         if opcode == Opcode::ReadResponse {
             return Ok((TAGGED_LEN, Action::ReadResponse { stag, to, last }));
         }
-        if len > 0 && !limits.may_write() {
+        if len > 0 && !rights.write {
             return Err(TermError::TaggedNotAssociated);
         }
         if wraps(to, len) {
@@ -491,13 +501,7 @@ impl Rx {
         ))
     }
 
-    fn read_request(
-        &mut self,
-        h: &Untagged,
-        rest: &[u8],
-        len: u32,
-        limits: &impl Limits,
-    ) -> Parsed {
+    fn read_request(&mut self, h: &Untagged, rest: &[u8], len: u32, rights: &Rights) -> Parsed {
         let expected = HeaderOnly {
             qn: qn::READ_REQUEST,
             msn: self.read_msn,
@@ -505,12 +509,9 @@ impl Rx {
         };
         expected.check(h, len)?;
         let request = ReadRequest::parse(rest).ok_or(TermError::MpaFpdu)?;
-        if request.len > 0 && !limits.may_read() {
+        if request.len > 0 && !rights.read {
             self.denied = true;
             return Err(TermError::UntaggedQn);
-        }
-        if !limits.has_read_room() {
-            return Err(TermError::UntaggedNoBuffer);
         }
         if wraps(request.source_to, request.len) {
             return Err(TermError::RemoteWrap);
@@ -520,19 +521,16 @@ impl Rx {
         Ok((REQUEST_LEN, Action::ReadRequest { msn, request }))
     }
 
-    fn atomic_request(&mut self, h: &Untagged, len: u32, limits: &impl Limits) -> Parsed {
+    fn atomic_request(&mut self, h: &Untagged, len: u32, rights: &Rights) -> Parsed {
         let expected = HeaderOnly {
             qn: qn::READ_REQUEST,
             msn: self.read_msn,
             len: ATOMIC_REQUEST_LEN,
         };
         expected.check(h, len)?;
-        if !limits.may_atomic() {
+        if !rights.atomic {
             self.denied = true;
             return Err(TermError::UntaggedQn);
-        }
-        if !limits.has_read_room() {
-            return Err(TermError::UntaggedNoBuffer);
         }
         let msn = self.read_msn;
         self.read_msn = msn.next();

@@ -33,6 +33,7 @@ use crate::{
             Drained, //
         },
         failure::{
+            Cause,
             Failure,
             Fault, //
         },
@@ -43,6 +44,7 @@ use crate::{
         },
         receiver::{
             Extra,
+            Received,
             Recv, //
         },
         request::OperationType,
@@ -229,9 +231,24 @@ impl Shared {
         })
     }
 
+    /// Completes a receive with a message. Fails as [`Shared::add_recv`] does.
+    #[inline(always)]
+    pub(super) fn complete_received(&self, received: &Received) -> Result<(), Failure> {
+        self.complete_recv(&Completion {
+            id: received.id,
+            operation: OperationType::Receive,
+            status: Status::Success,
+            bytes: received.len,
+            cause: Cause::NONE,
+            extra: received.extra,
+            qp: self.id.num(),
+            solicited: received.solicited,
+        })
+    }
+
     /// As [`Shared::add_recv`], and calls the handler.
     #[inline]
-    pub(super) fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
+    fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
         if self.add_recv(completion)? {
             self.id.recv_cq.notify();
         }

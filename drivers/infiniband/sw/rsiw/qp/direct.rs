@@ -23,10 +23,10 @@ use super::{
 };
 use crate::{
     ffi::{
+        hash::crc32c,
         mm::page::PageSlice,
         net::{
             HeldSock,
-            SkbChunk,
             TcpSocket,
             TcpState, //
         },
@@ -34,12 +34,20 @@ use crate::{
     },
     mr::access::Slices,
     proto::{
+        deframer::{
+            Chunk,
+            Reach, //
+        },
         drain::Stop,
         notes::QpNote,
         receiver::Lack,
         sender::PayloadError,
         transport::is_empty,
         tx::Frame, //
+    },
+    wire::{
+        fpdu::Crc,
+        Short, //
     },
 };
 use core::ops::Range;
@@ -129,8 +137,7 @@ impl<'a> Direct<'a> {
         let Some(intake) = self.intake() else {
             return Ok(false);
         };
-        let lack = intake.with(|receiver, env| receiver.admit::<SkbChunk<'_>, _>(env, front));
-        let stop = match lack {
+        let stop = match intake.admit(front) {
             Lack::Nothing => return Ok(true),
             Lack::Turn => Stop::Again,
             // The other end's work item wakes this side when the receiver goes on.
@@ -167,7 +174,7 @@ impl<'a> Direct<'a> {
         }
         let segment = HandedSegment::new(source, front, frame);
         let intake = self.intake().ok_or(PayloadError::Broken)?;
-        intake.with(|receiver, env| receiver.take_in(env, &segment, front, frame.ulpdu_len));
+        intake.take_handed(&segment);
         Ok(())
     }
 
@@ -197,12 +204,11 @@ impl<'a> Direct<'a> {
             // The other end wakes this side when it has read more.
             return Err(end.mark_awaited().into());
         }
-        let Some(mut intake) = sock.with(|sk| end.take_part(sk)) else {
+        let budget = end.shared().id.dev.tuning.softirq_budget();
+        let Some(intake) = sock.with(|sk| end.take_part(sk, budget)) else {
             // The stream has ended.
             return Ok(false);
         };
-        let budget = intake.shared.id.dev.tuning.softirq_budget();
-        intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
         self.held = Some(Held {
             end,
             intake: Some(intake),
@@ -212,11 +218,13 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// A segment without its pad: headers, and octets of a message in the sender's memory.
+/// An FPDU that nobody has to check: headers, and octets of a message in the sender's memory.
 struct HandedSegment<'a> {
     source: &'a Source,
-    /// Length of the headers.
-    front: usize,
+    /// MPA's length field and the headers.
+    front: &'a [u8],
+    /// Octets that the FPDU would have, with its pad and CRC, which cannot be read.
+    len: usize,
     /// Where the payload begins and ends in the message.
     offset: u32,
     end: u32,
@@ -234,10 +242,11 @@ struct Cursor<'a> {
 }
 
 impl<'a> HandedSegment<'a> {
-    fn new(source: &'a Source, front: &[u8], frame: &Frame) -> Self {
+    fn new(source: &'a Source, front: &'a [u8], frame: &Frame) -> Self {
         Self {
             source,
-            front: front.len(),
+            front,
+            len: frame.fpdu_len,
             offset: frame.offset,
             end: frame.offset.saturating_add(frame.payload.into()),
             cursor: ExclusiveCell::new(Cursor {
@@ -282,10 +291,41 @@ impl<'a> HandedSegment<'a> {
     }
 }
 
+impl Chunk for HandedSegment<'_> {
+    const IS_HANDED_OVER: bool = true;
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies headers. What is behind them is 0: the receiver looks at nothing else.
+    #[inline]
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short> {
+        let headers = self.front.get(at..).ok_or(Short)?;
+        to.fill(0);
+        for (to, from) in to.iter_mut().zip(headers) {
+            *to = *from;
+        }
+        Ok(())
+    }
+
+    fn reach(&self, _: usize, _: usize) -> Reach {
+        Reach::Apart
+    }
+
+    fn crc(&self, _: usize, _: usize, _: Crc) -> Result<Crc, Short> {
+        Err(Short)
+    }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
+    }
+}
+
 impl CopyToPage for HandedSegment<'_> {
     #[inline]
     fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
-        let skip = u32::try_from(at.checked_sub(self.front).ok_or(EINVAL)?)?;
+        let skip = u32::try_from(at.checked_sub(self.front.len()).ok_or(EINVAL)?)?;
         let at = self.offset.checked_add(skip).ok_or(EINVAL)?;
         let end = at.checked_add(to.len()).filter(|end| *end <= self.end);
         let end = end.ok_or(EINVAL)?;

@@ -28,7 +28,6 @@ use crate::{
     },
     proto::{
         deframer::{
-            Budget,
             Chunk,
             Payload,
             Source,
@@ -91,9 +90,8 @@ fn copy<C: CopyToPage>(source: &Source<'_, C>, at: usize, to: &PageSlice<'_>) ->
 #[inline(always)]
 fn fill<C: CopyToPage>(
     access: &MrAccess<Arc<Mr>>,
-    payload: &Payload<'_, C>,
+    payload: &mut Payload<'_, C>,
     skip: u32,
-    budget: &mut Budget,
 ) -> Result {
     let len = access.len();
     if skip.checked_add(len).is_none_or(|end| end > payload.len) {
@@ -102,12 +100,12 @@ fn fill<C: CopyToPage>(
     let mut at = payload.at.checked_add(u32_as_usize(skip)).ok_or(EINVAL)?;
     let end = at.checked_add(u32_as_usize(len)).ok_or(EINVAL)?;
     if let Some(slice) = access.in_one_page() {
-        budget.piece();
-        return copy(payload.source, at, &slice);
+        payload.count_piece();
+        return copy(&payload.source, at, &slice);
     }
     for slice in access.slices(0, len).map_err(|_| EINVAL)? {
-        budget.piece();
-        copy(payload.source, at, &slice)?;
+        payload.count_piece();
+        copy(&payload.source, at, &slice)?;
         at = at.checked_add(u32_as_usize(slice.len())).ok_or(EINVAL)?;
     }
     // Slices of kernel memory end early at an address that is not memory.
@@ -157,8 +155,7 @@ pub(super) fn place<C: CopyToPage>(
     cached: &mut CachedRegion,
     sgl: &SgList,
     target: Target,
-    payload: &Payload<'_, C>,
-    budget: &mut Budget,
+    payload: &mut Payload<'_, C>,
 ) -> Result<(), TermError> {
     let fault = |_| TermError::LocalCatastrophic;
     let range = range_of(target, sgl, payload.len).map_err(fault)?;
@@ -166,11 +163,9 @@ pub(super) fn place<C: CopyToPage>(
         (Some(range), _) if range.len == payload.len => {
             let RegionRange { purpose, stag, .. } = range;
             let access = cached.open_traced(id, purpose, stag, range.addr, range.len);
-            fill(access.map_err(tagged)?, payload, 0, budget).map_err(fault)
+            fill(access.map_err(tagged)?, payload, 0).map_err(fault)
         }
-        (_, Target::Receive(offset)) => {
-            place_apart(id, sgl, offset, payload, budget).map_err(fault)
-        }
+        (_, Target::Receive(offset)) => place_apart(id, sgl, offset, payload).map_err(fault),
         _ => Err(TermError::LocalCatastrophic),
     }
 }
@@ -231,8 +226,7 @@ fn place_apart<C: CopyToPage>(
     id: &QpIdentity,
     sgl: &SgList,
     offset: u32,
-    payload: &Payload<'_, C>,
-    budget: &mut Budget,
+    payload: &mut Payload<'_, C>,
 ) -> Result {
     let open = |piece: Piece| {
         let (stag, addr) = place_of(&piece)?;
@@ -257,7 +251,7 @@ fn place_apart<C: CopyToPage>(
             open(piece)?;
         }
         for piece in pieces {
-            fill(&open(piece)?, payload, skip, budget)?;
+            fill(&open(piece)?, payload, skip)?;
             skip = skip.checked_add(piece.len).ok_or(EINVAL)?;
         }
         return Ok(());
@@ -267,7 +261,7 @@ fn place_apart<C: CopyToPage>(
         *slot = Some(open(piece)?);
     }
     for access in open_pieces.iter().flatten() {
-        fill(access, payload, skip, budget)?;
+        fill(access, payload, skip)?;
         skip = skip.checked_add(access.len()).ok_or(EINVAL)?;
     }
     Ok(())

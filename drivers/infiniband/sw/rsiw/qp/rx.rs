@@ -23,14 +23,16 @@ use super::{
     },
 };
 use crate::{
-    cq::Completion,
     ffi::{
         hash::crc32c,
         net::{
             self,
             SkbChunk, //
         },
-        rsiw::params, //
+        rsiw::{
+            params,
+            trace, //
+        },
     },
     mr::{
         access::Access,
@@ -40,39 +42,25 @@ use crate::{
         deframer::{
             Budget,
             Chunk,
-            Payload,
             Reach,
-            Train,
             FPDU_FRONT, //
         },
-        failure::{
-            Cause,
-            Failure,
-            Fault, //
-        },
+        failure::Failure,
         notes::QpNote,
-        order::{
-            Status,
-            Token, //
-        },
+        order::Token,
         reads::{
             Inbound,
-            InboundRead,
-            OutboundRead,
-            OutboundReads, //
+            InboundRead, //
         },
         receiver::{
-            Env,
-            Received,
+            Blame,
+            Conditions,
+            Invalidation,
+            Lack,
             Receiver,
-            Recv,
-            Unplaced, //
+            Step, //
         },
-        request::OperationType,
-        rx::{
-            Limits,
-            Target, //
-        },
+        rx::Rights,
         schedule::{
             Actor,
             Reason, //
@@ -82,10 +70,6 @@ use crate::{
     },
     queue::sgl::SgList,
     wire::{
-        ddp::{
-            Msn,
-            Stag, //
-        },
         fpdu::Crc,
         rdmap::ReadRequest,
         terminate::TermError,
@@ -131,14 +115,18 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
+    /// Begins feeding, as much as `budget` allows, with what had to wait.
     #[inline]
-    pub(super) fn new(wakes: &'a Arc<dyn Wakes>, part: KBox<Receiving>) -> Self {
-        Self {
+    pub(super) fn begin(wakes: &'a Arc<dyn Wakes>, part: KBox<Receiving>, budget: Budget) -> Self {
+        let mut intake = Self {
             cached: CachedRegion::NONE,
             part,
             shared: wakes.shared(),
             wakes,
-        }
+        };
+        intake.part.receiver.begin(budget);
+        intake.feed(None::<&SkbChunk<'_>>, Receiver::next);
+        intake
     }
 
     /// Ends feeding, which closes the cached region.
@@ -147,21 +135,99 @@ impl<'a> Intake<'a> {
         self.part
     }
 
-    /// Calls `f` with the receiver and its surroundings.
-    #[inline(always)]
-    pub(super) fn with<R>(
+    /// Takes in octets from the front of a chunk. Returns how many.
+    #[inline]
+    pub(super) fn take<C: Chunk + CopyToPage>(&mut self, chunk: &C) -> usize {
+        self.part.receiver.open(chunk);
+        self.feed(Some(chunk), Receiver::next);
+        self.part.receiver.used()
+    }
+
+    /// Takes in a segment that the other end hands over, after [`Intake::admit`] has just returned
+    /// [`Lack::Nothing`].
+    #[inline]
+    pub(super) fn take_handed<C: Chunk + CopyToPage>(&mut self, segment: &C) {
+        if self.take(segment) == 0 {
+            self.part.receiver.stop();
+            self.shared.fail(Failure::defect("a segment is lost"));
+        }
+    }
+
+    /// Returns what is lacking before a segment can be taken in of which `front` are MPA's length
+    /// field and the headers.
+    #[inline]
+    pub(super) fn admit(&mut self, front: &[u8]) -> Lack {
+        self.feed(None::<&SkbChunk<'_>>, |receiver, _, now| {
+            receiver.admit(front, now)
+        });
+        self.part.receiver.lacks()
+    }
+
+    /// Does what the receiver, asked by `next`, wants done.
+    fn feed<C: Chunk + CopyToPage>(
         &mut self,
-        f: impl FnOnce(&mut Receiver<KVVec<u8>>, &mut Surroundings<'_>) -> R,
-    ) -> R {
-        let part = &mut *self.part;
-        let mut env = Surroundings {
-            qp: self.shared,
-            wakes: self.wakes,
-            sgl: &mut part.sgl,
-            invalidated: &mut part.invalidated,
-            cached: &mut self.cached,
-        };
-        f(&mut part.receiver, &mut env)
+        chunk: Option<&C>,
+        next: impl Fn(&mut Receiver<KVVec<u8>>, Option<&C>, &Conditions) -> Step,
+    ) {
+        let (shared, wakes, cached) = (self.shared, self.wakes, &mut self.cached);
+        let Receiving {
+            receiver,
+            sgl,
+            invalidated,
+            ..
+        } = &mut *self.part;
+        // Bound: what is taken in is taken from the budget.
+        loop {
+            let done = match next(receiver, chunk, &shared.now()) {
+                Step::Pause => return,
+                Step::Receive => shared.take_recv(sgl).map(|recv| receiver.give(recv)),
+                Step::Place(target) => {
+                    let mut payload = receiver.payload(chunk);
+                    place(&shared.id, cached, sgl, target, &mut payload).map_err(Failure::from)
+                }
+                Step::Train(target) => {
+                    if let Some(mut train) = receiver.train(chunk) {
+                        let placed = place_train(&shared.id, cached, sgl, target, &mut train);
+                        let taken = train.end();
+                        receiver.took(&taken, placed.is_ok());
+                    }
+                    Ok(())
+                }
+                Step::Complete(received) => shared.complete_received(&received),
+                Step::Response(asked) => {
+                    let read = shared.sq.lock().outbound.answered(asked);
+                    read.map(|read| receiver.responds(read))
+                        .map_err(Failure::from)
+                }
+                Step::ReadDone(token) => shared.end_read(wakes, token),
+                Step::Invalidate(what) => {
+                    cached.close();
+                    let region = shared.invalidate_for(what);
+                    region.map(|region| *invalidated = Some(region))
+                }
+                Step::Quiet => {
+                    receiver.set_quiet(invalidated.as_ref().is_none_or(|mr| mr.is_quiet()));
+                    Ok(())
+                }
+                Step::Request(request) => shared.queue_inbound(wakes, request),
+                Step::Failed(blame) => {
+                    cached.close();
+                    let told = shared.fail_blamed(blame);
+                    shared.fail(receiver.failure(told));
+                    Ok(())
+                }
+                Step::Ulpdu => receiver
+                    .head(chunk)
+                    .map(|head| shared.id.trace_ulpdu(head.octets(), head.ulpdu_len)),
+                step => {
+                    shared.tell(wakes, step);
+                    Ok(())
+                }
+            };
+            if let Err(why) = done {
+                receiver.refuse(why);
+            }
+        }
     }
 }
 
@@ -198,165 +264,89 @@ impl Chunk for SkbChunk<'_> {
     }
 }
 
-pub(super) struct Surroundings<'a> {
-    qp: &'a Shared,
-    wakes: &'a Arc<dyn Wakes>,
-    sgl: &'a mut SgList,
-    invalidated: &'a mut Option<Arc<Mr>>,
-    cached: &'a mut CachedRegion,
-}
-
-impl Limits for Surroundings<'_> {
-    fn may_read(&self) -> bool {
-        self.qp.flags.rights().contains(Access::REMOTE_READ)
-    }
-
-    fn may_write(&self) -> bool {
-        self.qp.flags.rights().contains(Access::REMOTE_WRITE)
-    }
-
-    fn may_atomic(&self) -> bool {
-        self.qp.flags.may_atomic()
-    }
-
-    fn has_read_room(&self) -> bool {
-        self.qp.inbound.lock().has_room()
-    }
-
-    fn may_take_immediate(&self) -> bool {
-        self.qp.id.consumer.takes_immediate()
-    }
-}
-
-impl<C: CopyToPage> Env<C> for Surroundings<'_> {
-    type Reads = KVec<OutboundRead>;
-
-    fn state(&self) -> QpState {
-        self.qp.state()
-    }
-
-    #[inline]
-    fn fpdu_received(&mut self) {
-        if self.qp.flags.fpdu_received() {
-            // Requests may have waited for this from the start.
-            self.wakes.urge();
+impl Shared {
+    /// Returns how the queue pair stands for what is received.
+    #[inline(always)]
+    fn now(&self) -> Conditions {
+        let rights = self.flags.rights();
+        Conditions {
+            arrival: self.state().arrival(),
+            rights: Rights {
+                read: rights.contains(Access::REMOTE_READ),
+                write: rights.contains(Access::REMOTE_WRITE),
+                atomic: self.flags.may_atomic(),
+                immediate: self.id.consumer.takes_immediate(),
+            },
+            traces: trace::is_ulpdu_rx_on(),
         }
     }
 
-    fn first_segment(&mut self) {
-        self.qp.first_segment();
+    /// Tells others what a receiver has found out.
+    #[cold]
+    fn tell(&self, wakes: &Arc<dyn Wakes>, step: Step) {
+        match step {
+            Step::Heard => {
+                self.flags.set_heard();
+                // Requests may have waited for this from the start.
+                wakes.urge();
+            }
+            Step::FirstSegment => self.first_segment(),
+            Step::DataInClosing => self.notes.leave(QpNote::DataInClosing),
+            Step::Terminated { code, read } => self.terminate_received(RemoteEnd { code, read }),
+            _ => {}
+        }
     }
 
-    #[inline(always)]
-    fn ulpdu_received(&self, head: &[u8], len: u16) {
-        self.qp.id.trace_ulpdu(head, len);
-    }
-
-    fn data_in_closing(&mut self) {
-        self.qp.notes.leave(QpNote::DataInClosing);
-    }
-
-    fn terminate_received(&mut self, code: u16, read: Option<Msn>) {
-        self.qp.terminate_received(RemoteEnd { code, read });
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        self.qp.fail(failure);
-    }
-
-    #[inline(always)]
-    fn place(
-        &mut self,
-        target: Target,
-        payload: &Payload<'_, C>,
-        budget: &mut Budget,
-    ) -> Result<(), TermError> {
-        place(&self.qp.id, self.cached, self.sgl, target, payload, budget)
-    }
-
-    fn place_train(&mut self, target: Target, train: &mut Train<'_, C>) -> Result<(), Unplaced>
-    where
-        C: Chunk,
-    {
-        place_train(&self.qp.id, self.cached, self.sgl, target, train).map_err(|_| Unplaced)
-    }
-
-    #[inline(always)]
-    fn take_recv(&mut self) -> Result<Option<Recv>, Failure> {
-        self.qp.take_recv(self.sgl)
-    }
-
-    #[inline(always)]
-    fn complete_recv(&mut self, received: &Received) -> Result<(), Failure> {
-        self.qp.complete_recv(&Completion {
-            id: received.id,
-            operation: OperationType::Receive,
-            status: Status::Success,
-            bytes: received.len,
-            cause: Cause::NONE,
-            extra: received.extra,
-            qp: self.qp.id.num(),
-            solicited: received.solicited,
-        })
-    }
-
-    fn fail_recv(&mut self, id: u64, fault: Fault) -> bool {
-        self.cached.close();
-        self.qp.fail_recv(id, fault)
-    }
-
-    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
-        self.cached.close();
-        *self.invalidated = Some(
-            self.qp
-                .id
-                .invalidate_remotely(stag, self.qp.flags.rights())?,
-        );
-        Ok(())
-    }
-
-    fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
-        self.cached.close();
-        let mr = self.qp.id.invalidate_locally(stag);
-        *self.invalidated = Some(mr.map_err(|()| Unplaced)?);
-        Ok(())
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.invalidated.as_ref().is_none_or(|mr| mr.is_quiet())
-    }
-
-    fn with_reads<R>(&mut self, f: impl FnOnce(&mut OutboundReads<Self::Reads>) -> R) -> R {
-        f(&mut self.qp.sq.lock().outbound)
-    }
-
-    fn read_done(&mut self, token: Option<Token>) {
-        let resumes = self.qp.read_done(token);
+    /// Records that the oldest Read is done, and has those act who wait for that.
+    fn end_read(&self, wakes: &Arc<dyn Wakes>, token: Option<Token>) -> Result<(), Failure> {
+        let resumes = self.read_done(token);
         // Whoever makes the state Draining looks at the Reads afterwards.
-        let actor = if self.qp.state() == QpState::Draining {
+        if self.state() == QpState::Draining {
             // The FIN may be due. A process that disconnects does not poll.
-            Actor::Urgent
+            wakes.clone().wake(Actor::Urgent);
         } else if resumes {
-            self.qp.who(Reason::Left)
-        } else {
-            return;
-        };
-        self.wakes.clone().wake(actor);
-    }
-
-    fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
-        self.cached.close();
-        self.qp.fail_send(token, fault)
-    }
-
-    fn request_received(&mut self, request: Inbound) -> Result<(), TermError> {
-        match &request {
-            Inbound::Read(InboundRead { request, .. }) => self.qp.id.check_source(request)?,
-            Inbound::Atomic(_, request) => self.qp.id.check_word(request)?,
+            wakes.clone().wake(self.who(Reason::Left));
         }
-        self.qp.inbound.lock().push(request)?;
+        Ok(())
+    }
+
+    /// Invalidates an STag. Returns its region.
+    fn invalidate_for(&self, what: Invalidation) -> Result<Arc<Mr>, Failure> {
+        match what {
+            Invalidation::ForPeer(stag) => {
+                let region = self.id.invalidate_remotely(stag, self.flags.rights());
+                region.map_err(Failure::from)
+            }
+            Invalidation::Sink(stag) => {
+                let region = self.id.invalidate_locally(stag);
+                region.map_err(|()| TermError::LocalCatastrophic.into())
+            }
+        }
+    }
+
+    /// Completes what is to blame for the end of the stream in error. Returns whether the completion
+    /// tells of that.
+    fn fail_blamed(&self, blame: Blame) -> bool {
+        match blame {
+            Blame::Nobody => false,
+            Blame::Receive(id, fault) => self.fail_recv(id, fault),
+            Blame::Request(token, fault) => self.fail_send(token, fault),
+        }
+    }
+
+    /// Queues a Read or Atomic Operation of the peer, if there is room for it and the peer may do
+    /// that there.
+    fn queue_inbound(&self, wakes: &Arc<dyn Wakes>, request: Inbound) -> Result<(), Failure> {
+        if !self.inbound.lock().has_room() {
+            return Err(TermError::UntaggedNoBuffer.into());
+        }
+        match &request {
+            Inbound::Read(InboundRead { request, .. }) => self.id.check_source(request)?,
+            Inbound::Atomic(_, request) => self.id.check_word(request)?,
+        }
+        self.inbound.lock().push(request)?;
         // Those that come before the work item runs are answered with it.
-        self.wakes.urge();
+        wakes.urge();
         Ok(())
     }
 }

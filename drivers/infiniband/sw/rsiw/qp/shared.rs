@@ -142,16 +142,9 @@ impl Flags {
         }
     }
 
-    /// Records that an FPDU with a correct CRC came in. Returns whether it is the first one, for
-    /// which transmission may wait.
-    #[inline]
-    #[must_use = "transmission may wait for it"]
-    pub(super) fn fpdu_received(&self) -> bool {
-        let is_first = self.heard.load(Relaxed) == 0;
-        if is_first {
-            self.heard.store(1, Release);
-        }
-        is_first
+    /// Records that an FPDU with a correct CRC came in. The caller wakes the sender.
+    pub(super) fn set_heard(&self) {
+        self.heard.store(1, Release);
     }
 
     /// Records `cause` as what has ended the stream; the first one counts.

@@ -23,7 +23,6 @@ use crate::{
             tls::Notice,
             LockedBySock,
             LockedSock,
-            SkbChunk,
             StreamEvent,
             StreamHandler,
             TcpSocket,
@@ -225,10 +224,11 @@ impl Stream {
         self.part.get(sk)?.take()
     }
 
-    /// Takes the receiving part out of its place to be fed, if it is there.
+    /// Takes the receiving part out of its place, if it is there, to be fed as much as `budget`
+    /// allows.
     #[inline]
-    pub(super) fn take_part(&self, sk: &mut LockedSock<'_>) -> Option<Intake<'_>> {
-        Some(Intake::new(&self.qp, self.end(sk)?))
+    pub(super) fn take_part(&self, sk: &mut LockedSock<'_>, budget: Budget) -> Option<Intake<'_>> {
+        Some(Intake::begin(&self.qp, self.end(sk)?, budget))
     }
 
     /// Puts the receiving part back, and counts what it was fed. Returns what it lacks.
@@ -247,11 +247,10 @@ impl Stream {
     /// reading ended. Without TLS it fails only where there is nothing to read: the connection is
     /// over, or is a listener's.
     fn receive(&self, sk: &mut LockedSock<'_>, budget: Budget) -> (Lack, Result<usize>) {
-        let Some(mut intake) = self.take_part(sk) else {
+        let Some(mut intake) = self.take_part(sk, budget) else {
             return (Lack::Nothing, Ok(0));
         };
-        intake.with(|receiver, env| receiver.begin::<SkbChunk<'_>, _>(env, budget));
-        let read = sk.read(|chunk| intake.with(|receiver, env| receiver.consume(env, chunk)));
+        let read = sk.read(|chunk| intake.take(chunk));
         (self.put_back(sk, intake), read)
     }
 
@@ -351,38 +350,34 @@ impl Stream {
     /// receives likewise, and so after what this side sends.
     #[cold]
     fn retire_key(&self, sk: &mut LockedSock<'_>) {
-        let Some(mut intake) = self.take_part(sk) else {
-            return;
-        };
-        if !intake.part.receiver.is_stopped() {
-            self.shared().counts.count(Counter::TlsKeysUsedUp);
+        let part = self.receiving(sk);
+        if let Some(part) = part.filter(|part| !part.receiver.is_stopped()) {
+            part.receiver.stop();
+            let shared = self.shared();
+            shared.counts.count(Counter::TlsKeysUsedUp);
             let what = "the key of TLS has encrypted enough";
-            let failure = Failure::new(TermError::LocalCatastrophic, what);
-            intake.with(|receiver, env| receiver.fail::<SkbChunk<'_>, _>(env, failure));
+            shared.fail(Failure::new(TermError::LocalCatastrophic, what));
         }
-        self.put_back(sk, intake);
     }
 
     /// Gives the receiver the buffer that it lacks. Without memory for one, it is asked for again
     /// when the timer runs out, for a while.
     fn set_buffer(&self, sk: &mut LockedSock<'_>, buffer: Result<KVVec<u8>, AllocError>) {
-        let Some(mut intake) = self.take_part(sk) else {
+        let Some(part) = self.receiving(sk) else {
             return;
         };
         match buffer {
-            Ok(buffer) => intake.part.receiver.set_buffer(buffer),
+            Ok(buffer) => part.receiver.set_buffer(buffer),
             // While the timer runs, a request for memory does not count as a try.
             Err(_) if self.pauses.load(Relaxed) => {}
-            Err(_) if intake.part.tries < RETRIES => {
-                intake.part.tries = intake.part.tries.wrapping_add(1);
-            }
+            Err(_) if part.tries < RETRIES => part.tries = part.tries.wrapping_add(1),
             Err(_) => {
+                part.receiver.stop();
                 let what = "no memory to receive with";
                 let failure = Failure::new(TermError::LocalCatastrophic, what);
-                intake.with(|receiver, env| receiver.fail::<SkbChunk<'_>, _>(env, failure));
+                self.shared().fail(failure);
             }
         }
-        self.put_back(sk, intake);
     }
 
     /// Starts the timer if what is `lack`ing cannot be had now and may be waited for: memory for the

@@ -132,7 +132,7 @@ impl QpIdentity {
     /// Traces the ULPDU that a train took in last; `front` returns the first octets of its FPDU.
     #[inline(always)]
     pub(super) fn trace_train(&self, front: impl FnOnce() -> Option<[u8; FPDU_FRONT]>) {
-        if trace::is_fpdu_rx_on() {
+        if trace::is_ulpdu_rx_on() {
             self.trace_front(front());
         }
     }

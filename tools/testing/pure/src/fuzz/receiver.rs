@@ -7,9 +7,9 @@ use crate::proto::deframer::Reach;
 use crate::proto::order::Token;
 use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::Lack;
+use crate::proto::rx::Rights;
 use crate::proto::state::QpState;
 use crate::support::frames::fpdu;
-use crate::support::limits::Fixed;
 use crate::support::receiving::{Faults, Receiving};
 use crate::support::rng::{Choices, Input};
 use crate::support::sending::params;
@@ -70,13 +70,13 @@ pub fn receiver(data: &[u8]) {
                     read: (which == 6).then_some(TermError::RemoteStag),
                     ..Faults::default()
                 };
-                receiving.around.limits = Fixed {
+                receiving.around.rights = Rights {
                     read: which != 7,
                     write: which != 8,
-                    read_room: which != 9,
                     immediate: which != 10,
                     atomic: which != 11,
                 };
+                receiving.around.has_read_room = which != 9;
             }
             8 if input.one_in(2) => {
                 let token = Token(u32::try_from(input.bits()).unwrap_or(0));

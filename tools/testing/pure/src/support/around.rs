@@ -3,16 +3,18 @@
 //! The surroundings of a receiver, and those of a sender among them. They do what a test says, good
 //! or bad, and check what is asked of them.
 
-use super::limits::{Fixed, ALL};
-use super::piece::{octets, Piece};
+use super::piece::{octets, Octets, Piece};
 use super::queue::Queue;
+use super::rights::ALL;
 use super::trains::place_each;
-use crate::proto::deframer::{Budget, Payload, Source, Train};
+use crate::proto::deframer::{Budget, Source, Train};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::order::Token;
 use crate::proto::reads::{Inbound, InboundRead, OutboundRead, OutboundReads};
-use crate::proto::receiver::{Env, Received, Recv, Unplaced};
-use crate::proto::rx::{Limits, Target};
+use crate::proto::receiver::{
+    Blame, Conditions, Invalidation, Lack, Received, Receiver, Recv, Step,
+};
+use crate::proto::rx::{Rights, Target};
 use crate::proto::sender::Env as _;
 use crate::proto::state::QpState;
 use crate::wire::atomic::AtomicRequest;
@@ -71,7 +73,12 @@ struct Open {
 /// What a receiver finds around it.
 pub(crate) struct Around {
     pub(crate) state: QpState,
-    pub(crate) limits: Fixed,
+    pub(crate) rights: Rights,
+    /// There is room for another request of the peer.
+    pub(crate) has_read_room: bool,
+    /// Each ULPDU is traced: how they begin.
+    pub(crate) traces: bool,
+    pub(crate) heads: Vec<Vec<u8>>,
     pub(crate) faults: Faults,
     /// Receives, by what they have room for; `None` makes no sense.
     pub(crate) recvs: VecDeque<Option<u64>>,
@@ -101,7 +108,10 @@ impl Around {
     pub(super) fn new(queue: Queue) -> Self {
         Self {
             state: QpState::Rts,
-            limits: ALL,
+            rights: ALL,
+            has_read_room: true,
+            traces: false,
+            heads: Vec::new(),
             faults: Faults::default(),
             recvs: VecDeque::new(),
             next: 0,
@@ -151,93 +161,147 @@ impl Around {
     }
 }
 
-impl Limits for Around {
-    fn may_read(&self) -> bool {
-        self.limits.read
-    }
-
-    fn may_write(&self) -> bool {
-        self.limits.write
-    }
-
-    fn may_atomic(&self) -> bool {
-        self.limits.atomic
-    }
-
-    fn has_read_room(&self) -> bool {
-        let inbound = self.queue.inbound.borrow();
-        self.limits.read_room && (self.queue.memory.is_imagined() || inbound.has_room())
-    }
-
-    fn may_take_immediate(&self) -> bool {
-        self.limits.immediate
-    }
-}
-
-impl<'c> Env<Piece<'c>> for Around {
-    type Reads = Vec<OutboundRead>;
-
-    fn state(&self) -> QpState {
-        self.state
-    }
-
-    fn fpdu_received(&mut self) {
-        if !std::mem::replace(&mut self.queue.heard, true) {
-            self.tell(Did::FirstFpdu);
+impl Around {
+    fn now(&self) -> Conditions {
+        Conditions {
+            arrival: self.state.arrival(),
+            rights: self.rights,
+            traces: self.traces,
         }
     }
 
-    fn first_segment(&mut self) {
-        assert!(!std::mem::replace(&mut self.first, true), "told twice");
-        self.tell(Did::FirstSegment);
+    /// Takes in octets from the front of a chunk. Returns how many.
+    pub(crate) fn take<C: Octets>(&mut self, receiver: &mut Receiver<Vec<u8>>, chunk: &C) -> usize {
+        receiver.open(chunk);
+        self.feed(receiver, Some(chunk), Receiver::next);
+        receiver.used()
     }
 
-    fn data_in_closing(&mut self) {
-        assert_eq!(self.state, QpState::Closing);
-        self.tell(Did::DataInClosing);
-        self.over = true;
+    /// Begins a turn with what had to wait.
+    pub(crate) fn begin(&mut self, receiver: &mut Receiver<Vec<u8>>, budget: Budget) {
+        receiver.begin(budget);
+        self.feed(receiver, None::<&Piece<'_>>, Receiver::next);
     }
 
-    fn terminate_received(&mut self, code: u16, read: Option<Msn>) {
-        self.tell(Did::Terminated(code, read));
-        self.over = true;
+    /// Has a segment admitted that begins with `front`. Returns what is lacking.
+    pub(crate) fn admit(&mut self, receiver: &mut Receiver<Vec<u8>>, front: &[u8]) -> Lack {
+        self.feed(receiver, None::<&Piece<'_>>, |receiver, _, now| {
+            receiver.admit(front, now)
+        });
+        receiver.lacks()
     }
 
-    fn fail(&mut self, failure: Failure) {
+    /// Does what a receiver, asked by `next`, wants done.
+    pub(crate) fn feed<C: Octets>(
+        &mut self,
+        receiver: &mut Receiver<Vec<u8>>,
+        chunk: Option<&C>,
+        next: impl Fn(&mut Receiver<Vec<u8>>, Option<&C>, &Conditions) -> Step,
+    ) {
+        loop {
+            let done: Result<(), Failure> = match next(receiver, chunk, &self.now()) {
+                Step::Pause => return,
+                Step::Receive => self.take_recv().map(|recv| receiver.give(recv)),
+                Step::Place(target) => {
+                    let mut payload = receiver.payload(chunk);
+                    payload.count_piece();
+                    let octets = octets(&payload);
+                    self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
+                    self.place(target, octets).map_err(Failure::from)
+                }
+                Step::Train(target) => {
+                    let mut train = receiver.train(chunk).expect("a chunk");
+                    let placed = self.place_train(target, &mut train);
+                    let taken = train.end();
+                    receiver.took(&taken, placed.is_ok());
+                    Ok(())
+                }
+                Step::Complete(received) => self.complete_recv(&received),
+                Step::Response(asked) => {
+                    let read = self.outbound().answered(asked);
+                    read.map(|read| receiver.responds(read))
+                        .map_err(Failure::from)
+                }
+                Step::Invalidate(what) => self.invalidate(what).map_err(Failure::from),
+                Step::Quiet => {
+                    receiver.set_quiet(self.quiet);
+                    Ok(())
+                }
+                Step::Request(request) => self.request_received(request).map_err(Failure::from),
+                Step::Failed(blame) => {
+                    let told = self.blame(blame);
+                    self.fail(receiver.failure(told));
+                    Ok(())
+                }
+                Step::Ulpdu => receiver
+                    .head(chunk)
+                    .map(|head| self.heads.push(head.octets().to_vec())),
+                step => {
+                    self.note(step);
+                    Ok(())
+                }
+            };
+            if let Err(why) = done {
+                receiver.refuse(why);
+            }
+        }
+    }
+
+    /// What the receiver has found out.
+    fn note(&mut self, step: Step) {
+        match step {
+            Step::Heard => {
+                assert!(
+                    !std::mem::replace(&mut self.queue.heard, true),
+                    "told twice"
+                );
+                self.tell(Did::FirstFpdu);
+            }
+            Step::FirstSegment => {
+                assert!(!std::mem::replace(&mut self.first, true), "told twice");
+                self.tell(Did::FirstSegment);
+            }
+            Step::DataInClosing => {
+                assert_eq!(self.state, QpState::Closing);
+                self.tell(Did::DataInClosing);
+                self.over = true;
+            }
+            Step::Terminated { code, read } => {
+                self.tell(Did::Terminated(code, read));
+                self.over = true;
+            }
+            Step::ReadDone(token) => self.read_done(token),
+            step => panic!("{step:?} is not told"),
+        }
+    }
+
+    pub(crate) fn fail(&mut self, failure: Failure) {
         self.tell(Did::Failed(failure.error));
         self.over = true;
         self.failure = Some(failure);
     }
 
-    fn place(
-        &mut self,
-        target: Target,
-        payload: &Payload<'_, Piece<'c>>,
-        budget: &mut Budget,
-    ) -> Result<(), TermError> {
-        budget.piece();
-        assert!(payload.len > 0);
-        self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
-        let octets = octets(payload);
+    pub(super) fn place(&mut self, target: Target, octets: Vec<u8>) -> Result<(), TermError> {
+        assert!(!octets.is_empty());
         match target {
             Target::Write(stag, to) => {
                 if let Some(error) = self.faults.write {
                     return Err(error);
                 }
-                self.queue.memory.write(stag, to, octets)?;
-                self.tell(Did::Write(stag, to, octets.to_vec()));
+                self.queue.memory.write(stag, to, &octets)?;
+                self.tell(Did::Write(stag, to, octets));
             }
             Target::Response(stag, to) => {
                 if self.faults.response {
                     return Err(TermError::LocalCatastrophic);
                 }
-                self.queue.memory.fill(stag, to, octets)?;
-                self.tell(Did::Response(stag, to, octets.to_vec()));
+                self.queue.memory.fill(stag, to, &octets)?;
+                self.tell(Did::Response(stag, to, octets));
             }
             Target::Receive(offset) => {
                 let open = self.open.as_mut().expect("a receive in progress");
                 assert_eq!(open.placed, offset);
-                open.placed += payload.len;
+                open.placed += u32::try_from(octets.len()).expect("short");
                 assert!(
                     u64::from(open.placed) <= open.recv.len,
                     "beyond the receive"
@@ -245,24 +309,25 @@ impl<'c> Env<Piece<'c>> for Around {
                 if self.faults.recv {
                     return Err(TermError::LocalCatastrophic);
                 }
-                self.message.extend_from_slice(octets);
+                self.message.extend_from_slice(&octets);
             }
         }
         Ok(())
     }
 
-    fn place_train(
+    /// Places the payloads of a train. Fails if that of the last one could not be.
+    fn place_train<C: Octets>(
         &mut self,
         target: Target,
-        train: &mut Train<'_, Piece<'c>>,
-    ) -> Result<(), Unplaced> {
+        train: &mut Train<'_, C>,
+    ) -> Result<(), TermError> {
         assert_ne!(
             self.state,
             QpState::Closing,
             "not while this side is closing"
         );
         let refused = match target {
-            Target::Write(..) => self.faults.write.is_some() || !self.limits.write,
+            Target::Write(..) => self.faults.write.is_some() || !self.rights.write,
             Target::Response(..) => self.faults.response && !self.faults.late,
             Target::Receive(_) => false,
         };
@@ -299,14 +364,28 @@ impl<'c> Env<Piece<'c>> for Around {
         Ok(())
     }
 
-    fn fail_recv(&mut self, id: u64, fault: Fault) -> bool {
-        self.close(id);
-        self.tell(Did::FailedRecv(id, fault));
-        true
+    /// Completes what is to blame in error. Returns whether that tells so.
+    fn blame(&mut self, blame: Blame) -> bool {
+        match blame {
+            Blame::Nobody => false,
+            Blame::Receive(id, fault) => {
+                self.close(id);
+                self.tell(Did::FailedRecv(id, fault));
+                true
+            }
+            Blame::Request(token, fault) => {
+                self.tell(Did::FailedSend(token, fault));
+                self.queue.memory.is_imagined() || self.queue.fail(token, fault)
+            }
+        }
     }
 
-    fn invalidate_for_peer(&mut self, stag: Stag) -> Result<(), TermError> {
-        if let Some(error) = self.faults.invalidate {
+    fn invalidate(&mut self, what: Invalidation) -> Result<(), TermError> {
+        let (stag, refused) = match what {
+            Invalidation::ForPeer(stag) => (stag, self.faults.invalidate),
+            Invalidation::Sink(stag) => (stag, self.faults.sink.then_some(TermError::RemoteStag)),
+        };
+        if let Some(error) = refused {
             return Err(error);
         }
         if !self.queue.memory.invalidate(stag) {
@@ -315,23 +394,6 @@ impl<'c> Env<Piece<'c>> for Around {
         self.invalidated = true;
         self.tell(Did::Invalidated(stag));
         Ok(())
-    }
-
-    fn invalidate_sink(&mut self, stag: Stag) -> Result<(), Unplaced> {
-        if self.faults.sink || !self.queue.memory.invalidate(stag) {
-            return Err(Unplaced);
-        }
-        self.invalidated = true;
-        self.tell(Did::Invalidated(stag));
-        Ok(())
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.quiet
-    }
-
-    fn with_reads<R>(&mut self, f: impl FnOnce(&mut OutboundReads<Self::Reads>) -> R) -> R {
-        f(self.outbound())
     }
 
     fn read_done(&mut self, token: Option<Token>) {
@@ -345,12 +407,11 @@ impl<'c> Env<Piece<'c>> for Around {
         }
     }
 
-    fn fail_send(&mut self, token: Token, fault: Fault) -> bool {
-        self.tell(Did::FailedSend(token, fault));
-        self.queue.memory.is_imagined() || self.queue.fail(token, fault)
-    }
-
     fn request_received(&mut self, request: Inbound) -> Result<(), TermError> {
+        let imagined = self.queue.memory.is_imagined();
+        if !self.has_read_room || !(imagined || self.queue.inbound.borrow().has_room()) {
+            return Err(TermError::UntaggedNoBuffer);
+        }
         if let Some(error) = self.faults.read {
             return Err(error);
         }
@@ -367,7 +428,7 @@ impl<'c> Env<Piece<'c>> for Around {
         };
         self.tell(did);
         // The sender is to do it.
-        if !self.queue.memory.is_imagined() {
+        if !imagined {
             self.queue.inbound.get_mut().push(request)?;
         }
         Ok(())

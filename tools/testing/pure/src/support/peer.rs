@@ -17,7 +17,7 @@ use crate::proto::state::{self, remote_class, Effects, QpEvent, QpState};
 use crate::proto::transport::Transport;
 use crate::support::around::{Around, Did};
 use crate::support::memory::{Memory, Octets};
-use crate::support::piece::Piece;
+use crate::support::piece::{Handed, Piece};
 use crate::support::queue::{Posted, Queue};
 use crate::support::tcp::Tcp;
 use crate::support::tuning::Tuning;
@@ -342,15 +342,15 @@ impl Peer {
         let Some(receiver) = &mut self.receiver else {
             return true;
         };
-        let all = [front, payload].concat();
-        let ulpdu_len = u16::from_be_bytes([front[0], front[1]]);
-        assert_eq!(all.len(), usize::from(ulpdu_len) + 2);
         let budget = Budget::new(self.tuning.rx);
-        receiver.begin::<Piece<'_>, _>(&mut self.world, budget);
-        let admitted = receiver.admit::<Piece<'_>, _>(&mut self.world, front);
-        let is_admitted = admitted == Lack::Nothing;
+        self.world.begin(receiver, budget);
+        let is_admitted = self.world.admit(receiver, front) == Lack::Nothing;
         if is_admitted {
-            receiver.take_in(&mut self.world, &Piece::all(&all), front, ulpdu_len);
+            assert_ne!(
+                self.world.take(receiver, &Handed { front, payload }),
+                0,
+                "it is lost"
+            );
         }
         self.act();
         is_admitted
@@ -461,8 +461,8 @@ impl Peer {
             };
             // As in softirq, again and again.
             let budget = Budget::new(self.tuning.rx);
-            receiver.begin::<Piece<'_>, _>(&mut self.world, budget);
-            let n = receiver.consume(&mut self.world, &Piece::all(chunk));
+            self.world.begin(receiver, budget);
+            let n = self.world.take(receiver, &Piece::all(chunk));
             let again = receiver.lacks() == Lack::Turn;
             chunk = &chunk[n..];
             self.act();

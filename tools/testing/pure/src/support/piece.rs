@@ -4,7 +4,7 @@
 
 use super::crc::crc32c;
 use crate::proto::deframer::{Chunk, Payload, Reach, Source};
-use crate::wire::fpdu::Crc;
+use crate::wire::fpdu::{fpdu_len, Crc};
 use crate::wire::Short;
 use std::cell::Cell;
 
@@ -70,11 +70,70 @@ impl Chunk for Piece<'_> {
     }
 }
 
+/// What can be copied of a chunk beside headers.
+pub(crate) trait Octets: Chunk {
+    /// Fills `to` with the octets from `at` on.
+    fn copy(&self, at: usize, to: &mut [u8]);
+}
+
+impl Octets for Piece<'_> {
+    fn copy(&self, at: usize, to: &mut [u8]) {
+        to.copy_from_slice(self.get(at, to.len()).expect("all is there"));
+    }
+}
+
+/// An FPDU that the other end hands over: headers, and the payload, which is elsewhere.
+pub(crate) struct Handed<'a> {
+    pub(crate) front: &'a [u8],
+    pub(crate) payload: &'a [u8],
+}
+
+impl Chunk for Handed<'_> {
+    const IS_HANDED_OVER: bool = true;
+
+    fn len(&self) -> usize {
+        let field = self.front.first_chunk().expect("a length field");
+        fpdu_len(u16::from_be_bytes(*field))
+    }
+
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short> {
+        let headers = self.front.get(at..).ok_or(Short)?;
+        to.fill(0);
+        for (to, from) in to.iter_mut().zip(headers) {
+            *to = *from;
+        }
+        Ok(())
+    }
+
+    fn reach(&self, _: usize, _: usize) -> Reach {
+        Reach::Apart
+    }
+
+    fn crc(&self, _: usize, _: usize, _: Crc) -> Result<Crc, Short> {
+        panic!("it has none");
+    }
+
+    fn crc32c(crc: u32, octets: &[u8]) -> u32 {
+        crc32c(crc, octets)
+    }
+}
+
+impl Octets for Handed<'_> {
+    fn copy(&self, at: usize, to: &mut [u8]) {
+        let at = at.checked_sub(self.front.len()).expect("no header");
+        to.copy_from_slice(&self.payload[at..][..to.len()]);
+    }
+}
+
 /// The octets of a payload.
-pub(crate) fn octets<'a>(payload: &'a Payload<'_, Piece<'_>>) -> &'a [u8] {
+pub(crate) fn octets<C: Octets>(payload: &Payload<'_, C>) -> Vec<u8> {
     let len = payload.len as usize;
     match payload.source {
-        Source::Chunk { chunk, at } => chunk.get(at + payload.at, len).unwrap(),
-        Source::Bytes(bytes) => &bytes[payload.at..][..len],
+        Source::Chunk { chunk, at } => {
+            let mut octets = vec![0; len];
+            chunk.copy(at + payload.at, &mut octets);
+            octets
+        }
+        Source::Bytes(bytes) => bytes[payload.at..][..len].to_vec(),
     }
 }

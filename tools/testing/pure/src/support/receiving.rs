@@ -69,12 +69,12 @@ impl Receiving {
             self.receiver.set_buffer(vec![0; MAX_FPDU]);
         }
         let around = &mut self.around;
-        self.receiver.begin::<Piece<'_>, _>(around, budget);
+        around.begin(&mut self.receiver, budget);
         loop {
             let front = self.buffers.as_ref().and_then(|b| b.front().copied());
             let len = front.unwrap_or(self.unread.len());
             let piece = Piece::front(&self.unread, len, self.missing);
-            let n = self.receiver.consume(around, &piece);
+            let n = around.take(&mut self.receiver, &piece);
             assert!(n <= len);
             self.unread.drain(..n);
             match &mut self.buffers {

@@ -3,10 +3,10 @@
 //! A sender in its surroundings.
 
 use super::frames::{split, without_markers, Seen};
-use super::limits::ALL;
 use super::memory::{Memory, Octets};
 use super::queue::Queue;
 pub(crate) use super::queue::{Faults, Posted};
+use super::rights::ALL;
 use super::tcp::Tcp;
 #[cfg(test)]
 use crate::proto::drain::Drained;

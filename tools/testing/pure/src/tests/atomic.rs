@@ -6,13 +6,15 @@
 use super::two_peers::atomic::operation;
 use crate::proto::failure::Fault;
 use crate::proto::order::Token;
-use crate::proto::reads::{Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads};
-use crate::proto::rx::{Action, Rx};
+use crate::proto::reads::{
+    Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, ResponseTo,
+};
+use crate::proto::rx::{Action, Rights, Rx};
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
 use crate::support::frames::{self, fpdu, next};
-use crate::support::limits::{Fixed, ALL};
 use crate::support::receiving::{Faults, Receiving};
+use crate::support::rights::ALL;
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
@@ -139,7 +141,7 @@ fn ulpdu(tx: &mut Tx, kind: Kind) -> Vec<u8> {
     header[2..frame.header_len].to_vec()
 }
 
-fn take(rx: &mut Rx, ulpdu: &[u8], limits: &Fixed) -> Result<Action, TermError> {
+fn take(rx: &mut Rx, ulpdu: &[u8], limits: &Rights) -> Result<Action, TermError> {
     let segment = rx.segment(ulpdu, ulpdu.len() as u16, limits)?;
     assert_eq!(segment.payload_len, 0);
     Ok(segment.action)
@@ -185,30 +187,17 @@ fn check_bad(good: &[u8], qn: u8) {
 fn x_atm_13_requests() {
     let good = ulpdu(&mut Tx::new(), Kind::AtomicRequest(request(1)));
     check_bad(&good, 1);
-    for (limits, error) in [
-        (
-            Fixed {
-                atomic: false,
-                ..ALL
-            },
-            TermError::UntaggedQn,
-        ),
-        (
-            Fixed {
-                read_room: false,
-                ..ALL
-            },
-            TermError::UntaggedNoBuffer,
-        ),
-    ] {
-        let mut rx = Rx::new(RtrSet::default());
-        assert_eq!(take(&mut rx, &good, &limits), Err(error));
-        assert_eq!(rx.denied(), !limits.atomic);
-    }
+    let no_atomic = Rights {
+        atomic: false,
+        ..ALL
+    };
+    let mut rx = Rx::new(RtrSet::default());
+    assert_eq!(take(&mut rx, &good, &no_atomic), Err(TermError::UntaggedQn));
+    assert!(rx.denied());
     // Reads may be forbidden by themselves.
     let mut rx = Rx::new(RtrSet::default());
     let mut tx = Tx::new();
-    let no_read = Fixed { read: false, ..ALL };
+    let no_read = Rights { read: false, ..ALL };
     for n in 1..4 {
         let atomic = ulpdu(&mut tx, Kind::AtomicRequest(request(n)));
         let msn = Msn(2 * n - 1);
@@ -280,39 +269,33 @@ fn of(entry: &OutboundRead) -> (Option<Token>, bool) {
 fn x_atm_15_wrong_responses() {
     let mut mixed = outbound(&[atomic(0), read(1), atomic(2)]);
     for wrong in [0, 2, 3, 4, u32::MAX] {
-        let got = mixed.atomic_response(wrong);
+        let got = mixed.answered(ResponseTo::Atomic(wrong));
         assert_eq!(got, Err(TermError::CatastrophicStream));
     }
-    // Nor is it that of a Read, with octets or without.
-    for len in [0, 8] {
-        let got = mixed.response(Stag(0), TaggedOffset(0), len, true);
-        assert_eq!(got, Err(TermError::TaggedStag));
-    }
-    assert_eq!(mixed.left(Stag(0), TaggedOffset(0)), 0);
-    let first = mixed.atomic_response(1).expect("due");
-    assert_eq!((of(&first.entry), first.complete), (of(&atomic(0)), true));
+    // Nor is it that of a Read.
+    assert_eq!(mixed.answered(ResponseTo::Read), Err(TermError::TaggedStag));
+    let first = mixed.answered(ResponseTo::Atomic(1)).expect("due");
+    assert_eq!(of(&first), of(&atomic(0)));
     // V-FNC-1: outstanding until the result is placed.
     assert_eq!(mixed.outstanding(), 3);
     mixed.pop();
     // The Read is next.
     for id in [1, 2, 3] {
-        let got = mixed.atomic_response(id);
+        let got = mixed.answered(ResponseTo::Atomic(id));
         assert_eq!(got, Err(TermError::CatastrophicStream));
     }
-    assert_eq!(mixed.left(Stag(1), TaggedOffset(0)), 8);
-    mixed
-        .response(Stag(1), TaggedOffset(0), 8, true)
-        .expect("due");
+    let second = mixed.answered(ResponseTo::Read).expect("due");
+    assert_eq!(of(&second), of(&read(1)));
     mixed.pop();
     assert_eq!(mixed.find(Msn(3)).map(of), Some(of(&atomic(2))));
     assert_eq!(
-        mixed.atomic_response(3).map(|r| of(&r.entry)),
+        mixed.answered(ResponseTo::Atomic(3)).map(|read| of(&read)),
         Ok(of(&atomic(2)))
     );
     mixed.pop();
     // Nobody has asked for one.
     for asked in [&[][..], &[read(1)], &[OutboundRead::default()]] {
-        let got = outbound(asked).atomic_response(1);
+        let got = outbound(asked).answered(ResponseTo::Atomic(1));
         assert_eq!(got, Err(TermError::UntaggedNoBuffer));
     }
 }

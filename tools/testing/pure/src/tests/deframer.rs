@@ -2,7 +2,7 @@
 
 //! Any segmentation gives the same FPDUs (M-MPA-11, M-MPA-13, P-TERM-10).
 
-use crate::proto::deframer::{collected, Chunk, Deframer, Fpdu, Next, Reach, Source};
+use crate::proto::deframer::{Chunk, Deframer, Fpdu, Next, Reach, Source};
 use crate::support::piece::Piece;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::fpdu::{fpdu_len, MAX_FPDU};
@@ -52,9 +52,9 @@ impl Found {
     fn feed(&mut self, deframer: &mut Deframer<Vec<u8>>, chunk: &Piece<'_>) -> usize {
         let mut at = deframer.skip(chunk.len());
         loop {
-            if let Some(buffer) = deframer.take_collected() {
-                self.add(&collected(&buffer).expect("it fits"));
-                deframer.give_back(buffer, true);
+            if let Some(fpdu) = deframer.collected().expect("it fits") {
+                self.add(&fpdu);
+                deframer.use_up_collected();
             }
             let left = chunk.len() - at;
             at += match deframer.next(chunk, at).expect("no length is wrong") {

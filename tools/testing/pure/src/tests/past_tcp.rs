@@ -7,7 +7,7 @@ use crate::proto::counters::Counter;
 use crate::proto::deframer::Budget;
 use crate::proto::receiver::Lack;
 use crate::support::around::Did;
-use crate::support::piece::Piece;
+use crate::support::piece::Handed;
 use crate::support::receiving::Receiving;
 use crate::support::tuning::SOFTIRQ;
 use crate::wire::ddp::{Header, TAGGED_LEN};
@@ -24,10 +24,14 @@ fn hand_over(receiving: &mut Receiving, fpdu: &[u8]) -> bool {
     let Receiving {
         receiver, around, ..
     } = receiving;
-    receiver.begin::<Piece<'_>, _>(around, SOFTIRQ);
-    let is_admitted = receiver.admit::<Piece<'_>, _>(around, front) == Lack::Nothing;
+    around.begin(receiver, SOFTIRQ);
+    let is_admitted = around.admit(receiver, front) == Lack::Nothing;
     if is_admitted {
-        receiver.take_in(around, &Piece::all(segment), front, ulpdu_len);
+        assert_ne!(
+            around.take(receiver, &Handed { front, payload }),
+            0,
+            "it is lost"
+        );
     }
     is_admitted
 }
@@ -81,8 +85,8 @@ fn v_sec_1_budget_past_tcp() {
         receiver, around, ..
     } = &mut receiving;
     for (budget, outcome) in [(Budget::NONE, Lack::Turn), (SOFTIRQ, Lack::Nothing)] {
-        receiver.begin::<Piece<'_>, _>(around, budget);
-        assert_eq!(receiver.admit::<Piece<'_>, _>(around, front), outcome);
+        around.begin(receiver, budget);
+        assert_eq!(around.admit(receiver, front), outcome);
     }
     assert_eq!(receiving.did(), []);
 }

@@ -11,7 +11,6 @@ use crate::proto::tx::Kind;
 use crate::support::around::Did;
 use crate::support::crc::take_done;
 use crate::support::frames::fpdu;
-use crate::support::piece::Piece;
 use crate::support::receiving::Receiving;
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
@@ -337,7 +336,8 @@ fn v_tm_4_ends_meanwhile() {
             receiver, around, ..
         } = &mut receiving;
         assert!(!receiver.is_stopped());
-        receiver.fail::<Piece<'_>, _>(around, failure.into());
+        receiver.stop();
+        around.fail(failure.into());
         assert!(receiver.is_stopped());
         assert_ne!(receiving.receiver.lacks(), Lack::Receive);
         receiving.around.recvs.push_back(Some(40));

@@ -5,7 +5,9 @@
 use crate::proto::drain::Drained;
 use crate::proto::failure::Fault;
 use crate::proto::order::{Order, Record, Status, Token};
-use crate::proto::reads::{Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads};
+use crate::proto::reads::{
+    Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, Responding, ResponseTo,
+};
 use crate::proto::ring::{Full, Ring};
 use crate::proto::sends::Sends;
 use crate::support::rng::{Choices, Rng};
@@ -63,62 +65,46 @@ fn read(n: u64, len: u32) -> OutboundRead {
     }
 }
 
-/// P-RDMAP-11: responses complete Reads in order, in segments of any size.
+/// P-RDMAP-11: responses answer Reads in order.
 #[test]
 fn p_rdmap_11_responses_in_order() {
     let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 2]);
     outbound.push(read(1, 100)).unwrap();
     outbound.push(read(2, 0)).unwrap();
     assert_eq!(outbound.push(read(3, 1)), Err(Full));
-    let got = outbound
-        .response(Stag(1), TaggedOffset(1000), 60, false)
-        .unwrap();
-    assert_eq!((got.entry.done, got.complete), (0, false));
-    // T-46: an empty segment in the middle; STag and offset do not count then (T-23).
-    let got = outbound
-        .response(Stag(99), TaggedOffset(0), 0, false)
-        .unwrap();
-    assert_eq!((got.entry.done, got.complete), (60, false));
-    let got = outbound
-        .response(Stag(1), TaggedOffset(1060), 40, true)
-        .unwrap();
-    assert_eq!(got.entry.token, Some(Token(1)));
-    assert_eq!((got.entry.done, got.complete), (60, true));
-    // V-FNC-1: it is outstanding until the segment is placed.
-    assert_eq!(outbound.outstanding(), 2);
-    assert_eq!(
-        outbound.pop().map(|entry| entry.token),
-        Some(Some(Token(1)))
-    );
-    let got = outbound
-        .response(Stag(77), TaggedOffset(5), 0, true)
-        .unwrap();
-    assert_eq!((got.entry.token, got.complete), (Some(Token(2)), true));
-    assert_eq!(
-        outbound.pop().map(|entry| entry.token),
-        Some(Some(Token(2)))
-    );
+    for n in 1..=2 {
+        let got = outbound.answered(ResponseTo::Read);
+        assert_eq!(got.map(|entry| entry.token), Ok(Some(Token(n))));
+        // V-FNC-1: it is outstanding until the last segment is placed.
+        assert_eq!(outbound.outstanding(), 3 - n as usize);
+        let token = outbound.pop().map(|entry| entry.token);
+        assert_eq!(token, Some(Some(Token(n))));
+    }
     assert_eq!(outbound.outstanding(), 0);
+    assert_eq!(
+        outbound.answered(ResponseTo::Read),
+        Err(TermError::TaggedStag)
+    );
 }
 
-/// P-RDMAP-11: how much of the oldest Read is left counts for its next octet, and no other.
+/// P-RDMAP-11, T-46: a response comes in segments of any size; STag and offset of an empty one do
+/// not count (T-23).
 #[test]
-fn p_rdmap_11_left_of_the_oldest() {
-    let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 2]);
-    assert_eq!(outbound.left(Stag(1), TaggedOffset(1000)), 0);
-    outbound.push(read(1, 100)).unwrap();
-    let begun = outbound.response(Stag(1), TaggedOffset(1000), 60, false);
-    assert!(begun.is_ok());
-    for (stag, to, want) in [(1, 1060, 40), (2, 1060, 0), (1, 1000, 0), (2, 1000, 0)] {
-        assert_eq!(outbound.left(Stag(stag), TaggedOffset(to)), want);
+fn p_rdmap_11_segments() {
+    let mut responding = Responding::new(read(1, 100));
+    let segments = [
+        (1, 1000, 60, false, 40),
+        (99, 0, 0, false, 40),
+        (1, 1060, 40, true, 0),
+    ];
+    for (stag, to, len, last, left) in segments {
+        let at = (Stag(stag), TaggedOffset(to));
+        assert_eq!(responding.segment(at, len, last), Ok(()));
+        assert_eq!(responding.left(), left);
     }
-    let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 1]);
-    let atomic = OutboundRead {
-        is_atomic: true,
-        ..read(1, 8)
-    };
-    outbound.push(atomic).unwrap();
-    assert_eq!(outbound.left(Stag(1), TaggedOffset(1000)), 0);
+    let mut empty = Responding::new(read(2, 0));
+    let at = (Stag(77), TaggedOffset(5));
+    assert_eq!(empty.segment(at, 0, true), Ok(()));
 }
 
 /// V-WC-5: a Terminate that quotes a Read Request names one of ours by its number, as long as it is
@@ -148,49 +134,33 @@ fn v_wc_5_read_by_number() {
 /// P-RDMAP-12, P-RDMAP-13, P-ERR-24, V-AE-15, T-22: responses that do not fit.
 #[test]
 fn p_rdmap_12_13_wrong_responses() {
-    let respond = |entry: Option<OutboundRead>, stag, to, len, last| {
-        let mut outbound = OutboundReads::new(vec![OutboundRead::default(); 1]);
-        if let Some(entry) = entry {
-            outbound.push(entry).unwrap();
-        }
-        outbound
-            .response(Stag(stag), TaggedOffset(to), len, last)
-            .map(|r| r.complete)
+    let respond = |read, stag, to, len, last| {
+        let mut responding = Responding::new(read);
+        responding.segment((Stag(stag), TaggedOffset(to)), len, last)
     };
-    let (entry, empty) = (Some(read(1, 100)), Some(read(1, 0)));
-    let no_stag = Err(TermError::TaggedStag);
-    let bounds = Err(TermError::TaggedBounds);
-    let not_last = Err(TermError::CatastrophicStream);
-    for (entry, stag, to, len, last, want) in [
-        (None, 1, 1000, 100, true, no_stag),
-        (None, 1, 1000, 0, true, no_stag),
-        (entry, 2, 1000, 100, true, no_stag),
-        (entry, 1, 1001, 99, true, bounds),
-        (entry, 1, 999, 100, true, bounds),
-        (entry, 1, 1000, 101, true, bounds),
-        (entry, 1, 1000, 99, true, bounds),
-        (entry, 1, 1000, 0, true, bounds),
-        (entry, 1, 1000, 100, false, not_last),
-        (entry, 1, 1000, 100, true, Ok(true)),
-        (empty, 1, 1000, 1, true, bounds),
-        (empty, 0, 0, 0, false, not_last),
+    let (bounds, stream) = (TermError::TaggedBounds, TermError::CatastrophicStream);
+    for (len, stag, to, octets, last, want) in [
+        (100, 2, 1000, 100, true, Err(TermError::TaggedStag)),
+        (100, 1, 1001, 99, true, Err(bounds)),
+        (100, 1, 999, 100, true, Err(bounds)),
+        (100, 1, 1000, 101, true, Err(bounds)),
+        (100, 1, 1000, 99, true, Err(bounds)),
+        (100, 1, 1000, 0, true, Err(bounds)),
+        (100, 1, 1000, 100, false, Err(stream)),
+        (100, 1, 1000, 100, true, Ok(())),
+        (0, 1, 1000, 1, true, Err(bounds)),
+        (0, 0, 0, 0, false, Err(stream)),
     ] {
-        let got = respond(entry, stag, to, len, last);
-        assert_eq!(got, want, "{entry:?}: {stag} {to} {len} {last}");
+        let got = respond(read(1, len), stag, to, octets, last);
+        assert_eq!(got, want, "{len}: {stag} {to} {octets} {last}");
     }
     // A sink at the very end of the offsets, and one that would wrap.
     let mut high = read(1, 2);
     high.sink_to = TaggedOffset(u64::MAX);
-    assert_eq!(respond(Some(high), 1, u64::MAX, 1, false), Ok(false));
-    let mut outbound = OutboundReads::new(vec![OutboundRead { done: 0, ..high }; 1]);
-    outbound.push(high).unwrap();
-    outbound
-        .response(Stag(1), TaggedOffset(u64::MAX), 1, false)
-        .unwrap();
-    assert_eq!(
-        outbound.response(Stag(1), TaggedOffset(0), 1, true),
-        Err(TermError::TaggedBounds)
-    );
+    let mut responding = Responding::new(high);
+    let at = |to| (Stag(1), TaggedOffset(to));
+    assert_eq!(responding.segment(at(u64::MAX), 1, false), Ok(()));
+    assert_eq!(responding.segment(at(0), 1, true), Err(bounds));
 }
 
 /// V-RD-9, V-RD-10, T-29: no more than IRD, in order.

@@ -9,14 +9,15 @@ use crate::proto::failure::Fault;
 use crate::proto::order::Token;
 use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::{Extra, Lack, Received};
+use crate::proto::rx::Rights;
 use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
 use crate::support::by_hand;
 use crate::support::frames::{self, fpdu, next};
-use crate::support::limits::{Fixed, ALL};
 use crate::support::receiving::{Faults, Receiving};
+use crate::support::rights::ALL;
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
 use crate::support::tuning::{SOFTIRQ, WORK};
@@ -533,12 +534,12 @@ fn v_ae_12_refused_by_the_surroundings() {
             false,
         ),
         (
-            |r| r.around.limits.read = false,
+            |r| r.around.rights.read = false,
             TermError::UntaggedQn,
             true,
         ),
         (
-            |r| r.around.limits.read_room = false,
+            |r| r.around.has_read_room = false,
             TermError::UntaggedNoBuffer,
             false,
         ),
@@ -627,13 +628,13 @@ fn t_46_trains_make_no_difference() {
             cq_is_full: rng.one_in(16),
             ..Faults::default()
         };
-        let limits = Fixed {
+        let limits = Rights {
             write: !rng.one_in(16),
             ..ALL
         };
         for x in [&mut whole, &mut pieces, &mut buffers] {
             x.around.faults = faults;
-            x.around.limits = limits;
+            x.around.rights = limits;
         }
         whole.feed(&stream);
         for octet in &stream {

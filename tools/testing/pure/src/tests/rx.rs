@@ -2,11 +2,11 @@
 
 //! Segments into actions: the checks of P-ERR, P-RDMAP and D-DDP that the protocol layer makes.
 
-use crate::proto::rx::{Action, Rx, Segment, Target};
+use crate::proto::rx::{Action, Rights, Rx, Segment, Target};
 use crate::proto::tx::{Tx, MAX_HEADER};
 use crate::support::by_hand;
 use crate::support::frames::{next, SEND};
-use crate::support::limits::{Fixed, ALL};
+use crate::support::rights::ALL;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag};
 use crate::wire::mpa::RtrSet;
@@ -74,7 +74,7 @@ fn p_err_4_to_8_versions_and_opcodes() {
         assert_eq!(error(rx(), &send, 4), TermError::RdmapVersion);
     }
     // X-IANA-2: what is not offered; P-RDMAP-4: opcode and T flag.
-    let no_immediate = Fixed {
+    let no_immediate = Rights {
         immediate: false,
         ..ALL
     };
@@ -286,31 +286,22 @@ fn p_err_18_tagged_wrap() {
 }
 
 /// V-ACC-9, V-ACC-10, P-ERR-20, P-ERR-23: what the QP does not allow; T-23: length zero is
-/// allowed in any case, but still needs a place among the inbound Reads.
+/// allowed in any case.
 #[test]
 fn v_acc_9_10_limits() {
-    let limits = |read, write, read_room| Fixed {
-        read,
-        write,
-        read_room,
-        ..ALL
-    };
+    let limits = |read, write| Rights { read, write, ..ALL };
     let run = |head: &[u8], payload: u16, limits| {
         rx().segment(head, head.len() as u16 + payload, &limits)
             .map(|s| s.action)
     };
     let (write, read) = (tagged(0, 0xdead, 9, true), read_request(1, 4, 0));
     let empty_read = read_request(1, 0, 0);
-    let no_write = limits(true, false, true);
-    let no_read = limits(false, true, true);
-    let full = limits(true, true, false);
+    let (no_write, no_read) = (limits(true, false), limits(false, true));
     for (head, payload, limits, want) in [
         (&write, 4, no_write, Some(TermError::TaggedNotAssociated)),
         (&write, 0, no_write, None),
         (&read, 0, no_read, Some(TermError::UntaggedQn)),
         (&empty_read, 0, no_read, None),
-        (&read, 0, full, Some(TermError::UntaggedNoBuffer)),
-        (&empty_read, 0, full, Some(TermError::UntaggedNoBuffer)),
     ] {
         assert_eq!(run(head, payload, limits).err(), want);
     }

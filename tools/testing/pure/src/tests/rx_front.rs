@@ -3,9 +3,9 @@
 //! How many octets of a segment have to be read before it is known.
 
 use crate::proto::deframer::FPDU_FRONT;
-use crate::proto::rx::{is_enough, Action, Rx, Target, FRONT_LEN, HEAD_LEN};
+use crate::proto::rx::{is_enough, Action, Rights, Rx, Target, FRONT_LEN, HEAD_LEN};
 use crate::support::by_hand;
-use crate::support::limits::{Fixed, ALL};
+use crate::support::rights::ALL;
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::LAST;
 use crate::wire::fpdu::LEN_FIELD;
@@ -50,7 +50,7 @@ fn t_46_runs_make_no_difference() {
             }
             let len = ulpdu.len() as u16 + if rng.one_in(16) { 50 } else { payload };
             ulpdu.resize(HEAD_LEN.min(len.into()), 0x5a);
-            let limits = Fixed {
+            let limits = Rights {
                 write: !rng.one_in(32),
                 ..ALL
             };

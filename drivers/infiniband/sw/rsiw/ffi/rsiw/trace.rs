@@ -160,10 +160,14 @@ pub(crate) fn is_fpdu_tx_on() -> bool {
     false
 }
 
-/// As [`is_fpdu_tx_on`], for [`fpdu_rx`].
+/// Returns whether somebody listens to what is told of received ULPDUs: [`fpdu_rx`] and
+/// [`terminate_rx`].
 #[inline(always)]
-pub(crate) fn is_fpdu_rx_on() -> bool {
+pub(crate) fn is_ulpdu_rx_on() -> bool {
     if_on!(__tracepoint_rsiw_fpdu_rx, {
+        return true;
+    });
+    if_on!(__tracepoint_rsiw_terminate_rx, {
         return true;
     });
     false

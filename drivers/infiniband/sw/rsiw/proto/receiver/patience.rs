@@ -10,13 +10,15 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    Env,
-    Receiver, //
+    Conditions,
+    Receiver,
+    Recv,
+    Rest,
+    Step, //
 };
 use crate::proto::counters::Counter;
-use crate::proto::failure::Failure;
 use crate::proto::state::Arrival;
-use crate::wire::terminate::Quote;
+use crate::wire::fpdu::LEN_FIELD;
 use core::num::Saturating;
 use core::ops::DerefMut;
 
@@ -37,6 +39,8 @@ pub(super) struct Patience {
     waits: bool,
     /// The next FPDU waits, and its CRC is right: it is not computed at each look.
     is_checked: bool,
+    /// A Send has found no receive, and may not wait any longer.
+    is_over: bool,
 }
 
 impl Patience {
@@ -48,6 +52,7 @@ impl Patience {
             next: FIRST_PAUSE,
             waits: false,
             is_checked: false,
+            is_over: false,
         }
     }
 
@@ -67,17 +72,17 @@ impl Patience {
         (self.left.0 > 0, begins)
     }
 
-    pub(super) fn set_checked(&mut self) {
-        self.is_checked = true;
-    }
-
     /// Returns whether the CRC of the next FPDU is known to be right, for that one only.
     pub(super) fn take_checked(&mut self) -> bool {
         core::mem::take(&mut self.is_checked)
     }
 
-    fn end(&mut self) {
-        *self = Self::new(self.limit);
+    /// Ends waiting, as there is a receive.
+    #[inline]
+    pub(super) fn found(&mut self) {
+        if self.is_granted() {
+            *self = Self::new(self.limit);
+        }
     }
 
     /// Ends the pause at hand, if there is one, and begins another. What is looked for during a
@@ -102,31 +107,66 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.patience.pause()
     }
 
-    /// Takes the receive for a segment that needs one; `head` are the first octets of its ULPDU.
-    /// Returns whether the segment may be taken in, also if that can only end the stream. Fails if
-    /// the receive makes no sense.
-    #[inline(never)]
-    pub(super) fn find_recv<C, E: Env<C>>(
-        &mut self,
-        env: &mut E,
-        head: &[u8],
-        ulpdu_len: u16,
-    ) -> Result<bool, Failure> {
-        let is_taken = env.state().arrival() == Arrival::Take;
-        if !is_taken || self.recv.is_some() || !self.rx.takes_recv(head, ulpdu_len, env) {
-            return Ok(true);
+    /// Returns what is to be done before a segment can be taken in that the other end of the
+    /// connection, on this host, hands over: [`Step::Receive`], [`Step::Failed`], or
+    /// [`Step::Pause`]. Then it can be if nothing is lacking. `front` are MPA's length field and the
+    /// headers. All that the peer wrote to TCP before has to be taken in already.
+    #[inline]
+    pub(crate) fn admit(&mut self, front: &[u8], now: &Conditions) -> Step {
+        let Some((len, head)) = front.split_first_chunk::<LEN_FIELD>() else {
+            return Step::Pause;
+        };
+        let ulpdu_len = u16::from_be_bytes(*len);
+        if let Some(failure) = self.failure.take() {
+            let failure = self.quoted(failure, head, ulpdu_len);
+            self.rest = Rest::Nothing;
+            return self.fail(failure);
         }
-        let taken = env.take_recv().map_err(|failure| Failure {
-            quote: Quote::new(head, ulpdu_len),
-            ..failure
-        })?;
-        if taken.is_some() {
-            self.recv = taken;
-            self.patience.end();
-            return Ok(true);
+        let is_free = matches!(self.rest, Rest::Nothing) && !self.budget.is_spent();
+        if !is_free || self.stopped || !self.patience.is_granted() {
+            return Step::Pause;
+        }
+        self.fpdu = None;
+        match self.looks(head, ulpdu_len, now) {
+            true => Step::Receive,
+            false => Step::Pause,
+        }
+    }
+
+    /// Returns whether a receive is to be looked for, for which the segment may wait that has
+    /// `ulpdu_len` octets and begins with `head`.
+    #[inline(never)]
+    pub(super) fn looks(&mut self, head: &[u8], ulpdu_len: u16, now: &Conditions) -> bool {
+        let looks = now.arrival == Arrival::Take
+            && self.recv.is_none()
+            && !self.patience.is_over
+            && self.rx.takes_recv(head, ulpdu_len, &now.rights);
+        if looks {
+            self.rest = Rest::Look;
+        }
+        looks
+    }
+
+    /// Says what was found: see [`Receiver::looks`]. A segment that may not wait any longer is taken
+    /// in all the same, and may end the stream.
+    #[inline(never)]
+    pub(super) fn looked(&mut self, recv: Option<Recv>) {
+        let is_at_hand = self.fpdu.is_some();
+        self.rest = match is_at_hand {
+            true => Rest::Ulpdu,
+            false => Rest::Nothing,
+        };
+        if recv.is_some() {
+            self.recv = recv;
+            self.patience.found();
+            return;
         }
         let (may_wait, begins) = self.patience.begin();
         self.tally.add(Counter::RxRecvWaits, begins.into());
-        Ok(!may_wait)
+        self.patience.is_over = !may_wait;
+        if may_wait {
+            self.patience.is_checked = is_at_hand;
+            self.rest = Rest::Wait;
+        }
     }
 }

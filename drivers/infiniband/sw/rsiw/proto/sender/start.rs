@@ -266,7 +266,6 @@ where
             sink_stag,
             sink_to,
             len: request.len,
-            done: 0,
             token: Some(token),
             is_atomic: matches!(operation, Operation::Atomic { .. }),
             invalidate: matches!(

@@ -42,7 +42,7 @@ fn post(
                 theirs.received.push(Received {
                     data: data.clone(),
                     solicited,
-                    extra: Extra::of_send(invalidate),
+                    extra: invalidate.map_or(Extra::Nothing, Extra::Invalidated),
                 });
                 Wr::Send {
                     data,

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the caller of a [`Receiver`] asks and answers while it does a [`Step`], and how a stream ends.
+//! Softirq or process context, under the receive lock.
+#![forbid(unsafe_code)]
+
+use super::{
+    rest::{
+        AtHand,
+        Lies,
+        Pending,
+        Rest, //
+    },
+    shorter,
+    step::{
+        Blame,
+        Recv,
+        Step, //
+    },
+    Receiver, //
+};
+use crate::{
+    proto::{
+        counters::Counter,
+        deframer::{
+            Chunk,
+            Deframer,
+            Payload,
+            Source,
+            Taken,
+            Train, //
+        },
+        failure::{
+            Failure,
+            Fault, //
+        },
+        reads::{
+            OutboundRead,
+            Responding, //
+        },
+        rx::{
+            Target,
+            HEAD_LEN, //
+        }, //
+    },
+    wire::{
+        atomic::WORD_LEN,
+        fpdu::LEN_FIELD,
+        terminate::{
+            Quote,
+            TermError, //
+        },
+    },
+};
+use core::ops::DerefMut;
+
+/// The first octets of an ULPDU, as many as [`Rx::segment`] needs.
+#[derive(Debug)]
+pub(crate) struct Head {
+    octets: [u8; HEAD_LEN],
+    pub(crate) ulpdu_len: u16,
+}
+
+impl Head {
+    pub(crate) fn octets(&self) -> &[u8] {
+        self.octets
+            .get(..self.ulpdu_len.into())
+            .unwrap_or(&self.octets)
+    }
+}
+
+impl<B: DerefMut<Target = [u8]>> Receiver<B> {
+    /// For [`Step::Receive`]: gives the oldest receive, if there is one.
+    #[inline]
+    pub(crate) fn give(&mut self, recv: Option<Recv>) {
+        match (recv, self.rest) {
+            (_, Rest::Look) => self.looked(recv),
+            (None, _) => self.failure = Some(TermError::UntaggedNoBuffer.into()),
+            (Some(_), _) => {
+                self.recv = recv;
+                self.patience.found();
+            }
+        }
+    }
+
+    /// For [`Step::Place`].
+    #[inline]
+    pub(crate) fn payload<'a, C>(&'a mut self, chunk: Option<&'a C>) -> Payload<'a, C> {
+        let budget = &mut self.budget;
+        if let Some(result) = &self.result {
+            return Payload {
+                source: Source::Bytes(result),
+                at: 0,
+                len: WORD_LEN,
+                budget,
+            };
+        }
+        Payload {
+            source: source(self.fpdu.as_ref(), &self.deframer, chunk),
+            at: self.payload.at,
+            len: self.payload.len,
+            budget,
+        }
+    }
+
+    /// For [`Step::Train`].
+    #[inline]
+    pub(crate) fn train<'a, C: Chunk>(&'a mut self, chunk: Option<&'a C>) -> Option<Train<'a, C>> {
+        let (run, budget) = (self.rx.run_on()?, &mut self.budget);
+        let has_crc = self.crc && !C::IS_HANDED_OVER;
+        let (at, room) = (self.used.0, self.payload.len);
+        Some(Train::new(chunk?, at, run, room, budget, has_crc))
+    }
+
+    /// For [`Step::Train`]: tells what was taken in, and whether the payload of the last FPDU could
+    /// be placed.
+    #[inline]
+    pub(crate) fn took(&mut self, taken: &Taken, is_placed: bool) {
+        let Rest::Train(target) = self.rest else {
+            return;
+        };
+        if taken.fpdus == 0 {
+            return;
+        }
+        self.rest = Rest::Nothing;
+        self.used += taken.octets;
+        self.rx.went_on(taken.payload);
+        self.tally.add(Counter::RxFpdus, taken.fpdus.into());
+        self.tally.went_on(target, taken.payload);
+        if let (Target::Response(stag, to), Some(read)) = (target, &mut self.responding) {
+            let segments = read.segment((stag, to), taken.payload, false);
+            self.failure = segments.err().map(Failure::from);
+        }
+        if !is_placed && self.failure.is_none() {
+            match target {
+                Target::Write(..) => {}
+                Target::Response(..) => self.blame_request(),
+                Target::Receive(_) => self.blame_recv(Fault::LocalProtection),
+            }
+            self.failure = Some(TermError::LocalCatastrophic.into());
+        }
+        if self.failure.is_some() {
+            self.fpdu = self.rx.run_on().map(|run| AtHand {
+                lies: Lies::InChunk {
+                    at: taken.last_at,
+                    left: 0,
+                },
+                ulpdu_len: run.ulpdu_len(),
+                len: 0,
+            });
+        }
+    }
+
+    /// For [`Step::Response`]: gives the request that is answered.
+    pub(crate) fn responds(&mut self, read: OutboundRead) {
+        self.responding = Some(Responding::new(read));
+    }
+
+    /// For [`Step::Quiet`]: tells whether nobody uses the memory of the region.
+    pub(crate) fn set_quiet(&mut self, is_quiet: bool) {
+        let Rest::Invalidated(pending) = self.rest else {
+            return;
+        };
+        if is_quiet {
+            self.rest = Rest::Ended(pending);
+        } else {
+            self.finish();
+            self.fpdu = None;
+            self.rest = Rest::Waits(pending);
+        }
+    }
+
+    /// For [`Step::Ulpdu`]: returns how the ULPDU at hand begins. Fails if the chunk is another one.
+    pub(crate) fn head<C: Chunk>(&self, chunk: Option<&C>) -> Result<Head, Failure> {
+        let mut octets = [0; HEAD_LEN];
+        let ulpdu_len = self.fpdu.map_or(0, |fpdu| fpdu.ulpdu_len);
+        let len = HEAD_LEN.min(ulpdu_len.into());
+        let source = source(self.fpdu.as_ref(), &self.deframer, chunk);
+        let to = octets.get_mut(..len).unwrap_or(&mut []);
+        source.copy_to(LEN_FIELD, to).map_err(shorter)?;
+        Ok(Head { octets, ulpdu_len })
+    }
+
+    /// Says that what the last step asked for cannot be. What that means for the stream depends on
+    /// whose memory it is.
+    pub(crate) fn refuse(&mut self, why: Failure) {
+        self.failure = Some(match self.rest {
+            Rest::Sent(_) => {
+                self.blame_recv(Fault::LocalProtection);
+                TermError::LocalCatastrophic.into()
+            }
+            Rest::Responded { .. } | Rest::Invalidated(Pending::Read(_)) => {
+                self.blame_request();
+                TermError::LocalCatastrophic.into()
+            }
+            Rest::Invalidated(Pending::Receive(_)) => {
+                self.blame_recv(Fault::RemoteInvalid);
+                why
+            }
+            _ => why,
+        });
+    }
+
+    /// For [`Step::Failed`]: returns why the stream ends. `told` says whether the completion that is
+    /// to blame tells of it.
+    pub(crate) fn failure(&mut self, told: bool) -> Failure {
+        let failure = self.failure.take();
+        let mut failure = failure.unwrap_or_else(|| Failure::defect("nothing has failed"));
+        failure.in_completion |= told;
+        failure
+    }
+
+    /// Has the receive in progress complete in error.
+    pub(super) fn blame_recv(&mut self, fault: Fault) {
+        if let Some(recv) = self.recv.take() {
+            self.blame = Blame::Receive(recv.id, fault);
+        }
+    }
+
+    /// Has the request whose response comes in complete in error.
+    fn blame_request(&mut self) {
+        let token = self.responding.and_then(|responding| responding.read.token);
+        if let Some(token) = token {
+            self.blame = Blame::Request(token, Fault::LocalProtection);
+        }
+    }
+
+    /// Ends the stream, and quotes the FPDU at hand.
+    #[cold]
+    pub(super) fn end<C: Chunk>(&mut self, chunk: Option<&C>, failure: Failure) -> Step {
+        let failure = match self.fpdu.and_then(|_| self.head(chunk).ok()) {
+            Some(head) => self.quoted(failure, head.octets(), head.ulpdu_len),
+            None => failure,
+        };
+        match self.rest {
+            Rest::Nothing | Rest::Train(_) => {}
+            _ => self.finish(),
+        }
+        self.fail(failure)
+    }
+
+    pub(super) fn quoted(&self, failure: Failure, head: &[u8], ulpdu_len: u16) -> Failure {
+        Failure {
+            quote: Quote::new(head, ulpdu_len),
+            denied: self.rx.denied(),
+            ..failure
+        }
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure) -> Step {
+        self.stopped = true;
+        self.failure = Some(failure);
+        Step::Failed(core::mem::take(&mut self.blame))
+    }
+}
+
+/// Returns the octets of an FPDU. It has none if the chunk is missing.
+#[inline]
+fn source<'a, B: DerefMut<Target = [u8]>, C>(
+    fpdu: Option<&AtHand>,
+    deframer: &'a Deframer<B>,
+    chunk: Option<&'a C>,
+) -> Source<'a, C> {
+    match (fpdu.map(|fpdu| fpdu.lies), chunk) {
+        (Some(Lies::InChunk { at, .. }), Some(chunk)) => Source::Chunk { chunk, at },
+        (Some(Lies::InBuffer), _) => Source::Bytes(deframer.buffer()),
+        _ => Source::Bytes(&[]),
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What remains to be done of the segment that a receiver has at hand, and where its FPDU lies. Softirq
+//! or process context, under the receive lock.
+#![forbid(unsafe_code)]
+
+use super::step::{
+    Extra,
+    Received,
+    Step, //
+};
+use crate::{
+    proto::{
+        deframer::Fpdu,
+        order::Token,
+        rx::Target, //
+    },
+    wire::{
+        atomic::AtomicResponse,
+        ddp::{
+            Stag,
+            TaggedOffset, //
+        }, //
+    },
+};
+
+/// The FPDU that is taken in, or was taken in last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AtHand {
+    pub(super) lies: Lies,
+    pub(super) ulpdu_len: u16,
+    /// Octets of all of it.
+    pub(super) len: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lies {
+    /// In the chunk, from octet `at` on, of which the chunk has `left`. The others are in chunks
+    /// behind.
+    InChunk {
+        at: usize,
+        left: usize,
+    },
+    InBuffer,
+}
+
+/// A payload in the FPDU at hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    pub(super) at: usize,
+    pub(super) len: u32,
+}
+
+/// A segment of a Send, or Immediate Data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) mo: u32,
+    pub(super) payload: Stretch,
+    /// Whether the message begins here.
+    pub(super) first: bool,
+    pub(super) last: Option<End>,
+}
+
+/// The end of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) solicited: bool,
+    pub(super) extra: Extra,
+}
+
+/// What completes once nobody uses an invalidated region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    Receive(Received),
+    Read(Token),
+}
+
+/// What remains to be done of the segment at hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rest {
+    /// Nothing: the next FPDU is looked for.
+    Nothing,
+    /// The next FPDU, and those behind it that continue its message, are being placed. If none
+    /// was, it is taken in by itself.
+    Train(Target),
+    /// All: nothing was done but checking the CRC.
+    Ulpdu,
+    /// All; first a receive is looked for, for which the segment may wait.
+    Look,
+    /// All; there is no receive for it in this turn.
+    Wait,
+    Write(Stag, TaggedOffset, Stretch),
+    /// The payload of a Write is being placed.
+    Written,
+    Send(Part),
+    /// The payload of a Send is being placed, behind which it may be complete.
+    Sent(Option<Received>),
+    Response {
+        stag: Stag,
+        to: TaggedOffset,
+        payload: Stretch,
+        last: bool,
+    },
+    /// The Atomic Operation that this answers is to be found,
+    AskAtomic(AtomicResponse),
+    /// or is being found.
+    Atomic(AtomicResponse),
+    /// The payload of a response is being placed.
+    Responded {
+        last: bool,
+    },
+    /// An STag is being invalidated.
+    Invalidated(Pending),
+    /// Somebody uses its memory in this turn. The FPDU is used up.
+    Waits(Pending),
+    /// Nobody uses its memory.
+    Ended(Pending),
+    /// This step, which is the last.
+    Tell(Step),
+}
+
+impl AtHand {
+    #[inline]
+    pub(super) fn new<C>(fpdu: &Fpdu<'_, C>, lies: Lies) -> Self {
+        Self {
+            lies,
+            ulpdu_len: fpdu.ulpdu_len,
+            len: fpdu.len,
+        }
+    }
+}

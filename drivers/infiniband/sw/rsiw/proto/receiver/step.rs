@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a receiver has its caller do, one [`Step`] at a time, and what it is told for that.
+//!
+//! Softirq or process context, under the receive lock.
+#![forbid(unsafe_code)]
+
+use crate::{
+    proto::{
+        failure::Fault,
+        order::Token,
+        reads::{
+            Inbound, //
+            ResponseTo,
+        },
+        rx::{
+            Rights,
+            Target, //
+        },
+        state::Arrival, //
+    },
+    wire::{
+        ddp::{
+            Msn,
+            Stag, //
+        },
+        rdmap::ImmediateData, //
+    },
+};
+
+/// How the queue pair stands. As that may change at any moment, it is asked for again for each step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions {
+    pub(crate) arrival: Arrival,
+    pub(crate) rights: Rights,
+    /// Whether each ULPDU is traced.
+    pub(crate) traces: bool,
+}
+
+/// What the caller does next. What can fail is refused by [`Receiver::refuse`]; if the caller does
+/// not refuse it, it is done. Steps that tell of something only leave a note for others to act
+/// upon, as the caller holds the receive lock.
+///
+/// [`Receiver::refuse`]: super::Receiver::refuse
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing: the chunk is used up as far as [`Receiver::used`] says, and
+    /// [`Receiver::lacks`] says what is needed to go on.
+    ///
+    /// [`Receiver::used`]: super::Receiver::used
+    /// [`Receiver::lacks`]: super::Receiver::lacks
+    Pause,
+    /// The first FPDU with the right CRC has come in. From now on this side may send: transmission
+    /// that has waited for it is to go on.
+    Heard,
+    /// For tracing: the ULPDU of [`Receiver::head`] has come in.
+    ///
+    /// [`Receiver::head`]: super::Receiver::head
+    Ulpdu,
+    /// The first segment has passed the protocol's checks.
+    FirstSegment,
+    /// Take the oldest receive, keep the names of its memory for [`Target::Receive`], and give it
+    /// to [`Receiver::give`].
+    ///
+    /// [`Receiver::give`]: super::Receiver::give
+    Receive,
+    /// Place [`Receiver::payload`], which is not empty, and for which a receive has room. To be
+    /// refused if that is not allowed (then nothing has been placed), or if the memory is not
+    /// there. If the access is the peer's, the peer is told the error.
+    ///
+    /// [`Receiver::payload`]: super::Receiver::payload
+    Place(Target),
+    /// Place the payloads of [`Receiver::train`], the first of which belongs there: as many as one
+    /// look-up of the memory allows. If it allows none, the first segment by itself will find out
+    /// why. Then tell [`Receiver::took`].
+    ///
+    /// [`Receiver::train`]: super::Receiver::train
+    /// [`Receiver::took`]: super::Receiver::took
+    Train(Target),
+    /// Complete a receive. To be refused if the completion queue is full, which ends the stream
+    /// (V-CQ-7).
+    Complete(Received),
+    /// Give the request that a response answers to [`Receiver::responds`].
+    ///
+    /// [`Receiver::responds`]: super::Receiver::responds
+    Response(ResponseTo),
+    /// The response of our oldest Read or Atomic Operation is placed; the token is `None` for the
+    /// Read that is a ready-to-receive message.
+    ReadDone(Option<Token>),
+    /// Invalidate an STag (T-7, T-21).
+    Invalidate(Invalidation),
+    /// Tell [`Receiver::set_quiet`] whether nobody uses the memory of the region that was
+    /// invalidated last.
+    ///
+    /// [`Receiver::set_quiet`]: super::Receiver::set_quiet
+    Quiet,
+    /// Queue a Read or Atomic Operation of the peer, if there is room for it and the peer may do
+    /// that there.
+    Request(Inbound),
+    /// Data came in although this side is closing.
+    DataInClosing,
+    /// The peer has ended the stream: see `proto::rx::Action::Terminate`.
+    Terminated { code: u16, read: Option<Msn> },
+    /// The stream must end for [`Receiver::failure`]; first, a request fails.
+    ///
+    /// [`Receiver::failure`]: super::Receiver::failure
+    Failed(Blame),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Invalidation {
+    /// The peer asks for it with a Send. The error is what the peer is told.
+    ForPeer(Stag),
+    /// The sink of a Read of ours.
+    Sink(Stag),
+}
+
+/// Whose completion tells of a failure (T-33).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Blame {
+    #[default]
+    Nobody,
+    /// The receive of this name.
+    Receive(u64, Fault),
+    /// The request of this token.
+    Request(Token, Fault),
+}
+
+/// A receive that was taken from its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recv {
+    /// The consumer's name for it.
+    pub(crate) id: u64,
+    /// Octets that it has room for.
+    pub(crate) len: u64,
+}
+
+/// What a receive tells its consumer besides the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Extra {
+    #[default]
+    Nothing,
+    /// The STag that the peer has invalidated.
+    Invalidated(Stag),
+    /// Immediate Data, instead of a message.
+    Immediate(ImmediateData),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// The consumer's name for the receive.
+    pub(crate) id: u64,
+    /// Octets of the message.
+    pub(crate) len: u32,
+    pub(crate) solicited: bool,
+    pub(crate) extra: Extra,
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a QP allows its peer, as tests want it.
+
+use crate::proto::rx::Rights;
+
+/// Everything is allowed.
+pub(crate) const ALL: Rights = Rights {
+    read: true,
+    write: true,
+    atomic: true,
+    immediate: true,
+};
