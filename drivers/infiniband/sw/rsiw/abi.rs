@@ -4,6 +4,8 @@
 //! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1), and our own ([`own`]); and which
 //! operation an entry of a send queue asks for ([`Front`]).
 //!
+//! The entries of own rings begin as the stock ones. In what the two differ is a [`Layout`].
+//!
 //! The layouts are those of `include/uapi/rdma/siw-abi.h`. All fields are in host order. Entries of
 //! the rings are only ever copied (see `ffi::mm::ring`).
 #![forbid(unsafe_code)]
@@ -13,9 +15,10 @@ pub(crate) mod own;
 use crate::{
     ffi::{
         mm::ring::{
-            Position,
-            RingEntry,
-            SharedRing, //
+            Entry,
+            EntryLen,
+            Place,
+            FLAGS, //
         },
         rdma::wr::{
             Binding,
@@ -192,32 +195,56 @@ pub(crate) struct CqCtrl {
     pub(crate) pad: u32,
 }
 
-impl RingEntry for Sqe {
-    type Flags = u16;
-    const FLAGS_OFFSET: usize = offset_of!(Sqe, front.flags);
+/// How the entries of one kind of rings are laid out.
+pub(crate) struct Layout {
+    pub(crate) sqe: EntryLen,
+    pub(crate) rqe: EntryLen,
+    pub(crate) cqe: EntryLen,
+    /// Where own send entries have what no stock one has. `None` means stock rings.
+    pub(crate) rest: Option<Place>,
+    /// Where the elements of a send entry are.
+    pub(crate) elements: Place,
+    /// Where its inline octets are.
+    pub(crate) octets: Place,
+    /// Scatter/gather elements that entries have room for.
+    pub(crate) max_sge: u32,
+    pub(crate) max_inline: u32,
 }
 
-impl RingEntry for Rqe {
-    type Flags = u16;
-    const FLAGS_OFFSET: usize = offset_of!(Rqe, front.flags);
+/// Where the elements of a receive are, in rings of both kinds.
+pub(crate) const RECV_ELEMENTS: Place = Place::at::<{ offset_of!(Rqe, sge) }>();
+
+static STOCK: Layout = Layout {
+    sqe: EntryLen::of::<Sqe>(),
+    rqe: EntryLen::of::<Rqe>(),
+    cqe: EntryLen::of::<Cqe>(),
+    rest: None,
+    elements: Place::at::<{ offset_of!(Sqe, sge) }>(),
+    // Behind an element that says how many they are.
+    octets: Place::at::<{ offset_of!(Sqe, sge) + size_of::<Sge>() }>(),
+    max_sge: MAX_SGE as u32,       // CAST: 6.
+    max_inline: MAX_INLINE as u32, // CAST: 80.
+};
+
+impl Rings {
+    pub(crate) fn layout(self) -> &'static Layout {
+        match self {
+            Self::Stock => &STOCK,
+            Self::Own => &own::LAYOUT,
+        }
+    }
 }
 
-impl RingEntry for Cqe {
-    type Flags = u8;
-    const FLAGS_OFFSET: usize = offset_of!(Cqe, flags);
-}
-
-/// An entry of a queue of requests. What is copied out of it is read once.
-pub(crate) trait HasElements: RingEntry<Flags = u16> {
-    const MAX_SGE: u32;
-
-    /// Returns whether nothing is set in a receive that means nothing so far.
-    fn is_clean(_front: &RqeFront) -> bool {
-        true
+impl Layout {
+    pub(crate) fn is_own(&self) -> bool {
+        self.rest.is_some()
     }
 
-    /// Copies the first elements of the entry at `at`. Returns whether it has room for as many.
-    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool;
+    /// Returns whether nothing is set in a receive that means nothing so far. Nobody looks there in
+    /// stock rings.
+    pub(crate) fn is_clean(&self, recv: &RqeFront) -> bool {
+        !self.is_own() || recv.opcode == 0 && recv.unused == 0
+    }
 }
 
 /// Operands of a request beside its elements.
@@ -227,64 +254,58 @@ pub(crate) enum Operands {
     Atomic(AtomicOperation),
 }
 
-/// A private copy of the front of an entry, and the only place where what the process wrote there
-/// is interpreted (T-3).
-pub(crate) trait Front {
-    fn base(&self) -> &SqeFront;
+/// A private copy of a send entry in front of its elements, and the only place where what the
+/// process wrote there is interpreted (T-3). What is copied out of an entry is read once.
+pub(crate) struct Front {
+    pub(crate) base: SqeFront,
+    /// `None` for stock rings.
+    rest: Option<own::SqeRest>,
+}
+
+impl Front {
+    /// Copies it out of an entry of a send queue; `rest` is that of the queue's [`Layout`].
+    #[inline(always)]
+    pub(crate) fn of(entry: Entry<'_>, rest: Option<Place>) -> Self {
+        let rest = rest.and_then(|place| {
+            let mut rest = [own::SqeRest::default()];
+            let has = entry.copy(place, &mut rest);
+            let [rest] = rest;
+            has.then_some(rest)
+        });
+        Self {
+            base: entry.front(),
+            rest,
+        }
+    }
 
     /// Returns what is asked for, or `None` for what the process may not ask for.
-    fn operation(&self) -> Option<Operation>;
-
-    fn operands(&self) -> Option<Operands>;
-}
-
-pub(crate) trait SendEntry: HasElements {
-    type Front: FromBytes + Front;
-
-    const MAX_INLINE: u32;
-
-    /// Returns how many inline octets the entry at `at`, which begins with `front`, claims to have.
-    fn inline_length(ring: &SharedRing<Self>, at: Position, front: &Self::Front) -> Option<u32>;
-
-    /// Copies the first inline octets of the entry at `at`. Returns whether it has room for
-    /// as many.
-    fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool;
-}
-
-impl HasElements for Sqe {
-    const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 6.
-
     #[inline]
-    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Sqe, sge) }, _>(at, to)
+    pub(crate) fn operation(&self) -> Option<Operation> {
+        match &self.rest {
+            None => self.base.operation(),
+            Some(rest) => rest.operation(&self.base),
+        }
     }
-}
-
-impl SendEntry for Sqe {
-    type Front = SqeFront;
-    const MAX_INLINE: u32 = MAX_INLINE as u32; // CAST: 80.
 
     #[inline]
-    fn inline_length(ring: &SharedRing<Self>, at: Position, _front: &SqeFront) -> Option<u32> {
+    pub(crate) fn operands(&self) -> Option<Operands> {
+        self.rest.as_ref()?.operands(&self.base)
+    }
+
+    /// Returns how many inline octets `entry`, of which this is the front, claims to have.
+    #[inline]
+    pub(crate) fn inline_length(&self, entry: Entry<'_>, layout: &Layout) -> Option<u32> {
+        if let Some(rest) = &self.rest {
+            return Some(rest.inline_length);
+        }
         let mut first = [Sge::default()];
-        let has = Self::elements(ring, at, &mut first);
+        let has = entry.copy(layout.elements, &mut first);
         let [Sge { length, .. }] = first;
         has.then_some(length)
     }
-
-    #[inline]
-    fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
-        const AT: usize = offset_of!(Sqe, sge) + size_of::<Sge>();
-        ring.copy::<AT, _>(at, to)
-    }
 }
 
-impl Front for SqeFront {
-    #[inline]
-    fn base(&self) -> &SqeFront {
-        self
-    }
-
+impl SqeFront {
     #[inline]
     fn operation(&self) -> Option<Operation> {
         let stag = Stag(self.rkey);
@@ -306,20 +327,6 @@ impl Front for SqeFront {
             },
             _ => return None,
         })
-    }
-
-    #[inline]
-    fn operands(&self) -> Option<Operands> {
-        None
-    }
-}
-
-impl HasElements for Rqe {
-    const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 6.
-
-    #[inline]
-    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Rqe, sge) }, _>(at, to)
     }
 }
 
@@ -422,6 +429,8 @@ const _: () = {
     assert!(offset_of!(Cqe, flags) == 8 && offset_of!(Cqe, opcode) == 9);
     assert!(offset_of!(Cqe, status) == 10 && offset_of!(Cqe, bytes) == 12);
     assert!(offset_of!(Cqe, inval_stag) == 16 && offset_of!(Cqe, qp_id) == 24);
+    assert!(offset_of!(Sqe, front.flags) == FLAGS && offset_of!(Rqe, front.flags) == FLAGS);
+    assert!(offset_of!(Cqe, flags) == FLAGS);
     assert!(size_of::<CqCtrl>() == 8);
     assert!(MAX_INLINE == 80);
 };

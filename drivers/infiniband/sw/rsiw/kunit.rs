@@ -10,9 +10,14 @@
 #[kernel::macros::kunit_tests(rsiw_rings)]
 mod rings {
     use crate::{
-        abi::Cqe,
+        abi::{
+            Cqe,
+            Rings, //
+        },
         ffi::{
             mm::ring::{
+                EntryLen,
+                Place,
                 Position,
                 SharedMemory,
                 SharedRing,
@@ -26,6 +31,8 @@ mod rings {
         prelude::*, //
     };
 
+    const LEN: EntryLen = EntryLen::of::<Cqe>();
+
     #[test]
     fn sizes() -> Result {
         let mem = SharedMemory::new(PAGE_SIZE, Loaded::for_test())?;
@@ -34,29 +41,53 @@ mod rings {
         assert!(SharedMemory::new(usize::MAX, Loaded::for_test()).is_err());
         // Not a power of two, none, too many.
         for entries in [0, 3, 256, 1 << 31] {
-            assert!(SharedRing::<Cqe>::new(mem.clone(), entries).is_err());
+            assert!(SharedRing::new(mem.clone(), entries, LEN).is_err());
         }
-        assert_eq!(SharedRing::<Cqe>::new(mem, 128)?.len(), 128);
+        assert_eq!(SharedRing::new(mem, 128, LEN)?.len(), 128);
         Ok(())
     }
 
     #[test]
     fn indices_wrap() -> Result {
-        let ring = SharedRing::<Cqe>::new(SharedMemory::new(1, Loaded::for_test())?, 4)?;
+        let ring = SharedRing::new(SharedMemory::new(1, Loaded::for_test())?, 4, LEN)?;
         let entry = Cqe {
             id: 0x1234_5678_9abc_def0,
             flags: 1,
             ..Cqe::default()
         };
-        ring.publish(Position::FIRST - 1, &entry);
-        assert_eq!(ring.flags(Position::of(3)), 1);
-        assert_eq!(ring.read(Position::of(7)).id, entry.id);
+        ring.entry(Position::FIRST - 1).publish(&entry, &[]);
+        assert_eq!(ring.entry(Position::of(3)).short_flags(), 1);
+        assert_eq!(ring.entry(Position::of(7)).front::<Cqe>().id, entry.id);
         for other in 0..3 {
-            assert_eq!(ring.flags(Position::of(other)), 0);
-            assert_eq!(ring.read(Position::of(other)).id, 0);
+            assert_eq!(ring.entry(Position::of(other)).short_flags(), 0);
+            assert_eq!(ring.entry(Position::of(other)).front::<Cqe>().id, 0);
         }
-        ring.set_flags(Position::of(3), 0);
-        assert_eq!(ring.flags(Position::FIRST - 1), 0);
+        ring.entry(Position::of(3)).set_short_flags(0);
+        assert_eq!(ring.entry(Position::FIRST - 1).short_flags(), 0);
+        Ok(())
+    }
+
+    /// What is longer than an entry is not read, and not written into the next one.
+    #[test]
+    fn entries_end() -> Result {
+        let at = Position::FIRST;
+        for (rings, fits) in [(Rings::Stock, 0), (Rings::Own, 4)] {
+            let mem = SharedMemory::new(PAGE_SIZE, Loaded::for_test())?;
+            let ring = SharedRing::new(mem, 4, rings.layout().cqe)?;
+            ring.entry(at).publish(&Cqe::default(), &[1; 5]);
+            assert_eq!(ring.entry(at + 1).front::<[u64; 4]>(), [0; 4]);
+            let behind = Place::at::<32>();
+            let mut copy = [0u64; 5];
+            assert!(!ring.entry(at).copy(behind, &mut copy));
+            assert!(!ring.entry(at).copy(Place::at::<72>(), &mut copy[..0]));
+            assert!(ring.entry(at).copy(behind, &mut copy[..fits]));
+            assert!(copy.iter().take(fits).all(|word| *word == 1));
+            // The whole of it moves.
+            ring.entry(at + 3).carry_over(ring.entry(at));
+            copy = [0; 5];
+            assert!(ring.entry(at + 3).copy(behind, &mut copy[..fits]));
+            assert!(copy.iter().take(fits).all(|word| *word == 1));
+        }
         Ok(())
     }
 
@@ -79,8 +110,8 @@ mod rings {
 mod moving {
     use crate::{
         abi::{
-            own::Rqe,
-            RqeFront, //
+            Cqe,
+            Rings, //
         },
         ffi::{
             mm::ring::{
@@ -98,30 +129,31 @@ mod moving {
     use kernel::prelude::*;
 
     /// Makes a ring of `len` entries, of which `n` from number `first` on are valid.
-    fn ring(len: u32, first: Position, n: u32) -> Result<SharedRing<Rqe>> {
-        let mem = SharedMemory::new(SharedRing::<Rqe>::bytes(len)?, Loaded::for_test())?;
-        let ring = SharedRing::new(mem, len)?;
+    fn ring(len: u32, first: Position, n: u32) -> Result<SharedRing> {
+        let entry = Rings::Own.layout().rqe;
+        let mem = SharedMemory::new(entry.times(len)?, Loaded::for_test())?;
+        let ring = SharedRing::new(mem, len, entry)?;
         for at in (0..n).map(|i| first + i) {
-            let front = RqeFront {
+            // Where completions have these, receives have them, too.
+            let front = Cqe {
                 id: at.number().into(),
                 flags: 1,
-                ..RqeFront::default()
+                ..Cqe::default()
             };
-            ring.publish(
-                at,
-                &Rqe {
-                    front,
-                    ..Rqe::default()
-                },
-            );
+            ring.entry(at).publish(&front, &[]);
         }
         Ok(ring)
     }
 
+    fn id(ring: &SharedRing, at: Position) -> u64 {
+        let [id] = ring.entry(at).front();
+        id
+    }
+
     /// Takes entries out, from number `first` on.
-    fn take(ring: &SharedRing<Rqe>, first: Position, n: u32) {
+    fn take(ring: &SharedRing, first: Position, n: u32) {
         for i in 0..n {
-            ring.set_flags(first + i, 0);
+            ring.entry(first + i).set_flags(0);
         }
     }
 
@@ -137,7 +169,7 @@ mod moving {
             assert_eq!(valid_from(&old, first, len), 7);
             for i in 0..7 {
                 let at = first + i;
-                assert_eq!(old.read(at).front.id, u64::from(at.number()));
+                assert_eq!(id(&old, at), u64::from(at.number()));
             }
         }
         Ok(())
@@ -155,7 +187,7 @@ mod moving {
         take(&old, Position::of(4), 1);
         assert!(moving.finish(&mut old, Position::of(5)));
         assert_eq!(valid_from(&old, Position::of(5), 8), 3);
-        assert_eq!(old.read(Position::of(7)).front.id, 7);
+        assert_eq!(id(&old, Position::of(7)), 7);
         Ok(())
     }
 
@@ -169,7 +201,7 @@ mod moving {
         moving.forget(Position::of(100));
         assert!(moving.finish(&mut old, Position::of(100)));
         for number in 0..128 {
-            assert_eq!(old.flags(Position::of(number)), 0);
+            assert_eq!(old.entry(Position::of(number)).flags(), 0);
         }
         Ok(())
     }

@@ -12,14 +12,11 @@
 use crate::{
     abi::{
         own::{
-            self,
             ResizeSrqReq,
             ResizeSrqResp, //
         },
         CreateSrqResp,
-        HasElements,
-        Rings,
-        Rqe, //
+        Rings, //
     },
     ffi::{
         mm::ring::SharedRing,
@@ -115,21 +112,8 @@ impl SrqTold {
     }
 }
 
-/// Makes the queue of a process, of at least `init.max_wr` entries, and the offer to map it. Sets
-/// `init.max_wr` to the number of entries.
-fn of_process<E: HasElements>(
-    pd: &Pd,
-    init: &mut SrqInit,
-    udata: &Udata<'_>,
-    rq_of: fn(UserRq<E>) -> Rq,
-) -> Result<(Rq, Option<MmapEntry>)> {
-    let (ring, entry) = new_ring::<E>(init.max_wr, udata, pd.device().queues().loaded())?;
-    init.max_wr = ring.len();
-    Ok((rq_of(UserRq::new(ring, None, init.max_sge)), Some(entry)))
-}
-
 /// A ring that the queue of a process may go on in, and the offer to map it.
-type NewRecvRing = (SharedRing<own::Rqe>, MmapEntry);
+type NewRecvRing = (SharedRing, MmapEntry);
 
 /// A shared receive queue. It knows none of the queue pairs that take from it, and forgets what it
 /// has given to one.
@@ -167,10 +151,10 @@ impl Srq {
         rings: Rings,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self>> {
-        let limit = match (&udata, rings) {
-            (Some(_), Rings::Stock) => Rqe::MAX_SGE,
-            (Some(_), Rings::Own) => own::Rqe::MAX_SGE,
-            (None, _) => KERNEL_MAX_SGE,
+        let layout = rings.layout();
+        let limit = match &udata {
+            Some(_) => layout.max_sge,
+            None => KERNEL_MAX_SGE,
         };
         if !(1..=MAX_SRQ_WR).contains(&init.max_wr) || init.max_sge > limit {
             return Err(EINVAL);
@@ -178,10 +162,15 @@ impl Srq {
         init.max_sge = init.max_sge.max(1);
         let max_sge = init.max_sge;
         let quota = Quota::take(pd.device().limits(), |limits| &limits.srqs)?;
-        let (rq, entry) = match (&udata, rings) {
-            (Some(udata), Rings::Stock) => of_process::<Rqe>(pd, init, udata, Rq::User)?,
-            (Some(udata), Rings::Own) => of_process::<own::Rqe>(pd, init, udata, Rq::Own)?,
-            (None, _) => (Rq::Kernel(KernelRq::new(init.max_wr, max_sge)?), None),
+        let (rq, entry) = match &udata {
+            Some(udata) => {
+                let loaded = pd.device().queues().loaded();
+                let (ring, entry) = new_ring(layout.rqe, init.max_wr, udata, loaded)?;
+                init.max_wr = ring.len();
+                let rq = UserRq::new(ring, layout, None, max_sge);
+                (Rq::User(rq), Some(entry))
+            }
+            None => (Rq::Kernel(KernelRq::new(init.max_wr, max_sge)?), None),
         };
         let depth = init.max_wr;
         if init.limit > depth {
@@ -321,7 +310,8 @@ impl Srq {
             return Err(EINVAL);
         }
         let loaded = self.pd.device().queues().loaded();
-        let (ring, entry) = new_ring::<own::Rqe>(asked.num_rqe, udata, loaded)?;
+        let len = Rings::Own.layout().rqe;
+        let (ring, entry) = new_ring(len, asked.num_rqe, udata, loaded)?;
         udata.respond(&ResizeSrqResp {
             num_rqe: ring.len(),
             pad: 0,

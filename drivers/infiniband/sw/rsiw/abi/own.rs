@@ -7,20 +7,18 @@
 
 use super::{
     opcode,
-    Front,
-    HasElements,
+    Layout,
     Operands,
     Rings,
     RqeFront,
-    SendEntry,
     Sge, //
 };
 use crate::{
     ffi::{
         mm::ring::{
-            Position,
-            RingEntry,
-            SharedRing, //
+            EntryLen,
+            Place,
+            FLAGS, //
         },
         rdma::{
             attr::AccessFlags,
@@ -354,14 +352,14 @@ pub(crate) struct RqCtrl {
     pub(crate) pad: u32,
 }
 
+/// What a send entry has between what the stock one has and the elements.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub(crate) struct SqeFront {
-    pub(crate) base: super::SqeFront,
+pub(crate) struct SqeRest {
     /// Immediate data, operands of an Atomic Operation, or a [`Bind`].
-    pub(crate) operands: [u64; 3],
-    pub(crate) inline_length: u32,
-    pub(crate) pad: [u32; 3],
+    operands: [u64; 3],
+    pub(super) inline_length: u32,
+    pad: [u32; 3],
 }
 
 /// Operands of a bind beside the new key and the address.
@@ -378,21 +376,23 @@ pub(crate) struct Bind {
 /// With [`super::wqe::INLINE`] data are in the place of the elements.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub(crate) struct Sqe {
-    pub(crate) front: SqeFront,
-    pub(crate) sge: [Sge; MAX_SGE],
+struct Sqe {
+    front: super::SqeFront,
+    rest: SqeRest,
+    sge: [Sge; MAX_SGE],
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub(crate) struct Rqe {
-    pub(crate) front: RqeFront,
-    pub(crate) sge: [Sge; MAX_SGE],
+struct Rqe {
+    front: RqeFront,
+    sge: [Sge; MAX_SGE],
 }
 
+/// What a completion begins with.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub(crate) struct Cqe {
+pub(crate) struct CqeFront {
     pub(crate) id: u64,
     pub(crate) flags: u8,
     pub(crate) opcode: u8,
@@ -403,75 +403,46 @@ pub(crate) struct Cqe {
     pub(crate) data: u64,
     pub(crate) qp_id: u32,
     pub(crate) vendor_err: u32,
-    pub(crate) timestamp: u64,
-    pub(crate) wallclock: u64,
-    pub(crate) reserved: [u64; 2],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct Cqe {
+    front: CqeFront,
+    timestamp: u64,
+    wallclock: u64,
+    reserved: [u64; 2],
 }
 
 /// Flag of a completion: it has immediate data.
 pub(crate) const WITH_IMM: u16 = 1 << 7;
 
-impl RingEntry for Sqe {
-    type Flags = u16;
-    const FLAGS_OFFSET: usize = offset_of!(Sqe, front.base.flags);
-}
+pub(super) static LAYOUT: Layout = Layout {
+    sqe: EntryLen::of::<Sqe>(),
+    rqe: EntryLen::of::<Rqe>(),
+    cqe: EntryLen::of::<Cqe>(),
+    rest: Some(Place::at::<{ offset_of!(Sqe, rest) }>()),
+    elements: Place::at::<{ offset_of!(Sqe, sge) }>(),
+    octets: Place::at::<{ offset_of!(Sqe, sge) }>(),
+    max_sge: MAX_SGE as u32,       // CAST: 16.
+    max_inline: MAX_INLINE as u32, // CAST: 256.
+};
 
-impl RingEntry for Rqe {
-    type Flags = u16;
-    const FLAGS_OFFSET: usize = offset_of!(Rqe, front.flags);
-}
-
-impl RingEntry for Cqe {
-    type Flags = u8;
-    const FLAGS_OFFSET: usize = offset_of!(Cqe, flags);
-}
-
-impl HasElements for Sqe {
-    const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 16.
-
-    #[inline]
-    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Sqe, sge) }, _>(at, to)
-    }
-}
-
-impl SendEntry for Sqe {
-    type Front = SqeFront;
-    const MAX_INLINE: u32 = MAX_INLINE as u32; // CAST: 256.
-
-    #[inline]
-    fn inline_length(_ring: &SharedRing<Self>, _at: Position, front: &SqeFront) -> Option<u32> {
-        Some(front.inline_length)
-    }
-
-    #[inline]
-    fn octets(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Sqe, sge) }, _>(at, to)
-    }
-}
-
-impl SqeFront {
+impl SqeRest {
     fn bind(&self) -> Bind {
         zerocopy::transmute!(self.operands)
     }
-}
-
-impl Front for SqeFront {
-    #[inline]
-    fn base(&self) -> &super::SqeFront {
-        &self.base
-    }
 
     #[inline]
-    fn operation(&self) -> Option<Operation> {
+    pub(super) fn operation(&self, base: &super::SqeFront) -> Option<Operation> {
         if self.pad != [0; 3] {
             return None;
         }
-        let stag = Stag(self.base.rkey);
-        let to = TaggedOffset(self.base.raddr);
+        let stag = Stag(base.rkey);
+        let to = TaggedOffset(base.raddr);
         let [first, ..] = self.operands;
         let atomic = |kind| Operation::Atomic { stag, to, kind };
-        Some(match self.base.opcode {
+        Some(match base.opcode {
             opcode::WRITE_WITH_IMM => Operation::Write {
                 stag,
                 to,
@@ -482,13 +453,13 @@ impl Front for SqeFront {
             opcode::COMP_AND_SWAP => atomic(OperationType::CompareSwap),
             opcode::INVAL_STAG => Operation::Invalidate { stag },
             opcode::BIND_MW if self.bind().pad == 0 => Operation::Bind,
-            _ => return self.base.operation(),
+            _ => return base.operation(),
         })
     }
 
-    fn operands(&self) -> Option<Operands> {
+    pub(super) fn operands(&self, base: &super::SqeFront) -> Option<Operands> {
         let [first, second, _] = self.operands;
-        match self.base.opcode {
+        match base.opcode {
             opcode::FETCH_AND_ADD => Some(Operands::Atomic(AtomicOperation::FetchAdd {
                 add: first,
                 mask: 0,
@@ -503,29 +474,15 @@ impl Front for SqeFront {
                 let bind = self.bind();
                 Some(Operands::Bind(Binding {
                     window: bind.window,
-                    stag: self.base.rkey,
+                    stag: base.rkey,
                     region: bind.region,
                     access: AccessFlags::from_process(bind.access),
-                    addr: self.base.raddr,
+                    addr: base.raddr,
                     len: bind.length,
                 }))
             }
             _ => None,
         }
-    }
-}
-
-impl HasElements for Rqe {
-    const MAX_SGE: u32 = MAX_SGE as u32; // CAST: 16.
-
-    #[inline]
-    fn is_clean(front: &RqeFront) -> bool {
-        front.opcode == 0 && front.unused == 0
-    }
-
-    #[inline]
-    fn elements(ring: &SharedRing<Self>, at: Position, to: &mut [Sge]) -> bool {
-        ring.copy::<{ offset_of!(Rqe, sge) }, _>(at, to)
     }
 }
 
@@ -564,6 +521,10 @@ const _: () = {
     assert!(size_of::<Sqe>() == size_of::<uapi::Sqe>());
     assert!(size_of::<Rqe>() == size_of::<uapi::Rqe>());
     assert!(size_of::<Cqe>() == size_of::<uapi::Cqe>());
+
+    assert!(offset_of!(Sqe, front.flags) == FLAGS && offset_of!(Rqe, front.flags) == FLAGS);
+    assert!(offset_of!(CqeFront, flags) == FLAGS && offset_of!(Cqe, front) == 0);
+    assert!(offset_of!(Rqe, sge) == offset_of!(super::Rqe, sge));
 };
 
 /// Asserts that members of two structures lie at the same place.
@@ -595,16 +556,14 @@ same_places!(ResizeSrqReq, uapi::ResizeSrqReq; num_rqe = num_rqe, limit = limit,
 same_places!(ResizeSrqResp, uapi::ResizeSrqResp; num_rqe = num_rqe, srq_key = srq_key);
 same_places!(Sge, uapi::Sge; laddr = laddr, length = length, lkey = lkey);
 same_places!(Sqe, uapi::Sqe;
-    front.base = id, sge = __bindgen_anon_2);
-same_places!(SqeFront, uapi::Sqe;
-    operands = __bindgen_anon_1, inline_length = inline_length);
-same_places!(super::SqeFront, uapi::Sqe;
-    id = id, flags = flags, num_sge = num_sge, opcode = opcode, rkey = rkey, raddr = raddr);
+    front.id = id, front.flags = flags, front.num_sge = num_sge, front.opcode = opcode,
+    front.rkey = rkey, front.raddr = raddr, rest.operands = __bindgen_anon_1,
+    rest.inline_length = inline_length, sge = __bindgen_anon_2);
 same_places!(Bind, uapi::Bind;
     window = window, region = region, length = length, access = access);
-same_places!(Rqe, uapi::Rqe; front = id, sge = sge);
-same_places!(RqeFront, uapi::Rqe;
-    id = id, flags = flags, num_sge = num_sge, opcode = opcode);
+same_places!(Rqe, uapi::Rqe;
+    front.id = id, front.flags = flags, front.num_sge = num_sge, front.opcode = opcode, sge = sge);
 same_places!(Cqe, uapi::Cqe;
-    id = id, flags = flags, opcode = opcode, status = status, bytes = bytes, data = data,
-    qp_id = qp_id, vendor_err = vendor_err, timestamp = timestamp, wallclock = wallclock);
+    front.id = id, front.flags = flags, front.opcode = opcode, front.status = status,
+    front.bytes = bytes, front.data = data, front.qp_id = qp_id, front.vendor_err = vendor_err,
+    timestamp = timestamp, wallclock = wallclock);

@@ -26,6 +26,7 @@ use crate::{
     },
     ffi::{
         mm::ring::{
+            Entry,
             Position,
             SharedMemory,
             SharedRing,
@@ -43,17 +44,19 @@ use crate::{
 use core::mem::size_of;
 use kernel::{
     prelude::*,
-    sync::{
-        barrier::{
-            smp_mb,
-            Full, //
-        },
-        Arc, //
+    sync::barrier::{
+        smp_mb,
+        Full, //
     },
 };
 
 /// How many entries are copied at most with interrupts off when a queue is resized.
 const AT_A_TIME: u32 = 64;
+
+/// The flags of an entry that has no completion.
+const FREE: u8 = 0;
+/// The flag of an entry that has one.
+const VALID: u8 = wqe::VALID as u8; // CAST: 1.
 
 /// The kind of entries in a process's queue.
 #[derive(Clone, Copy)]
@@ -63,96 +66,10 @@ pub(crate) struct Kind {
     pub(crate) timestamps: bool,
 }
 
-impl Kind {
-    /// For a queue that is no process's.
-    pub(crate) const STOCK: Self = Self {
-        rings: Rings::Stock,
-        timestamps: false,
-    };
-}
-
-#[derive(Clone)]
-enum UserEntries {
-    Stock(SharedRing<Cqe>),
-    Own(SharedRing<own::Cqe>, Kind),
-}
-
-impl UserEntries {
-    /// Returns how many octets `entries` entries take.
-    fn bytes(entries: u32, kind: Kind) -> Result<usize> {
-        match kind.rings {
-            Rings::Stock => SharedRing::<Cqe>::bytes(entries),
-            Rings::Own => SharedRing::<own::Cqe>::bytes(entries),
-        }
-    }
-
-    fn new(mem: Arc<SharedMemory>, entries: u32, kind: Kind) -> Result<Self> {
-        Ok(match kind.rings {
-            Rings::Stock => Self::Stock(SharedRing::new(mem, entries)?),
-            Rings::Own => Self::Own(SharedRing::new(mem, entries)?, kind),
-        })
-    }
-
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Stock(_) => Kind::STOCK,
-            Self::Own(_, kind) => *kind,
-        }
-    }
-
-    fn len(&self) -> u32 {
-        match self {
-            Self::Stock(ring) => ring.len(),
-            Self::Own(ring, _) => ring.len(),
-        }
-    }
-
-    #[inline]
-    fn flags(&self, index: Position) -> u8 {
-        match self {
-            Self::Stock(ring) => ring.flags(index),
-            Self::Own(ring, _) => ring.flags(index),
-        }
-    }
-
-    fn clear(&self, index: Position) {
-        match self {
-            Self::Stock(ring) => ring.set_flags(index, 0),
-            Self::Own(ring, _) => ring.set_flags(index, 0),
-        }
-    }
-
-    #[inline]
-    fn publish(&self, index: Position, completion: &Completion) {
-        match self {
-            Self::Stock(ring) => ring.publish(index, &completion.to_cqe()),
-            Self::Own(ring, kind) => ring.publish(index, &completion.to_own_cqe(*kind)),
-        }
-    }
-
-    /// Publishes entry `at` of `from`, which is of the same kind, as entry `index`.
-    fn republish(&self, index: Position, from: &Self, at: Position) {
-        let valid = wqe::VALID as u8; // CAST: 1.
-        match (self, from) {
-            (Self::Stock(ring), Self::Stock(from)) => {
-                let mut cqe = from.read(at);
-                cqe.flags |= valid;
-                ring.publish(index, &cqe);
-            }
-            (Self::Own(ring, _), Self::Own(from, _)) => {
-                let mut cqe = from.read(at);
-                cqe.flags |= valid;
-                ring.publish(index, &cqe);
-            }
-            // A process has rings of one kind.
-            _ => kernel::pr_warn_once!("BUG: a queue is resized to another kind\n"),
-        }
-    }
-}
-
 /// The kernel's end of a process's queue.
 pub(super) struct UserRing {
-    ring: UserEntries,
+    ring: SharedRing,
+    kind: Kind,
     /// [`CqCtrl::flags`].
     armed: SharedWord,
     /// The next entry to fill.
@@ -168,11 +85,13 @@ impl UserRing {
         udata: &Udata<'_>,
         loaded: Loaded,
     ) -> Result<(Self, MmapEntry)> {
-        let ctrl = UserEntries::bytes(entries, kind)?;
+        let cqe = kind.rings.layout().cqe;
+        let ctrl = cqe.times(entries)?;
         let len = ctrl.checked_add(size_of::<CqCtrl>()).ok_or(EINVAL)?;
         let mem = SharedMemory::new(len, loaded)?;
         let ring = Self {
-            ring: UserEntries::new(mem.clone(), entries, kind)?,
+            ring: SharedRing::new(mem.clone(), entries, cqe)?,
+            kind,
             armed: SharedWord::new(mem.clone(), ctrl)?,
             put: Position::FIRST,
         };
@@ -180,7 +99,7 @@ impl UserRing {
     }
 
     pub(super) fn kind(&self) -> Kind {
-        self.ring.kind()
+        self.kind
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -224,18 +143,21 @@ impl UserRing {
     /// Empties an old ring, of which the entries from number `first` on have moved.
     pub(super) fn forget_from(&self, first: Position) {
         for n in 0..(self.put - first).min(self.ring.len()) {
-            self.ring.clear(first + n);
+            self.ring.entry(first + n).set_short_flags(FREE);
         }
     }
 
     /// Appends `n` entries of `from`, from number `first` on; under the lock [`AT_A_TIME`] at most.
-    fn append(&mut self, from: &UserEntries, first: Position, n: u32) -> Result {
+    fn append(&mut self, from: &SharedRing, first: Position, n: u32) -> Result {
         match self.put.number().checked_add(n) {
             Some(end) if end <= self.ring.len() => {}
             _ => return Err(EINVAL),
         }
         for i in 0..n {
-            self.ring.republish(self.put, from, first + i);
+            // A process has rings of one kind, so that entries are as long.
+            let entry = self.ring.entry(self.put);
+            entry.carry_over(from.entry(first + i));
+            entry.set_short_flags(entry.short_flags() | VALID);
             self.put.advance();
         }
         Ok(())
@@ -243,11 +165,11 @@ impl UserRing {
 
     /// Adds a completion. Returns whether the process waits for it.
     pub(super) fn add(&mut self, completion: &Completion) -> Result<bool, Overflow> {
-        let index = self.put;
-        if self.ring.flags(index) != 0 {
+        let entry = self.ring.entry(self.put);
+        if entry.short_flags() != FREE {
             return Err(Overflow);
         }
-        self.ring.publish(index, completion);
+        self.publish(entry, completion);
         self.put.advance();
         // The consumer arms, then polls; we publish, then look whether it armed. One of the two
         // sees the other.
@@ -258,6 +180,22 @@ impl UserRing {
             self.armed.store(notify::NOT);
         }
         Ok(notify)
+    }
+
+    #[inline]
+    fn publish(&self, entry: Entry<'_>, completion: &Completion) {
+        match self.kind.rings {
+            Rings::Stock => entry.publish(&completion.to_cqe(), &[]),
+            Rings::Own => {
+                let times = match self.kind.timestamps {
+                    true => [time::now(), time::wall()],
+                    false => [0; 2],
+                };
+                let [timestamp, wallclock] = times;
+                let behind = [timestamp, wallclock, 0, 0];
+                entry.publish(&completion.to_own_cqe(), &behind);
+            }
+        }
     }
 }
 
@@ -270,7 +208,7 @@ pub(super) enum Moved {
 
 /// Completions that waited in a ring at the moment this was made.
 pub(super) struct Waiting {
-    ring: UserEntries,
+    ring: SharedRing,
     /// The entry behind the last.
     end: Position,
 }
@@ -281,7 +219,7 @@ impl Waiting {
     pub(super) fn count(&self) -> u32 {
         // The process polls them in order, and clears their flags.
         let len = self.ring.len();
-        let is_free = |found: &u32| self.ring.flags(self.end - *found - 1) == 0;
+        let is_free = |found: &u32| self.ring.entry(self.end - *found - 1).short_flags() == FREE;
         (0..len).find(is_free).unwrap_or(len)
     }
 
@@ -327,7 +265,7 @@ impl Completion {
         }
     }
 
-    fn to_own_cqe(self, kind: Kind) -> own::Cqe {
+    fn to_own_cqe(self) -> own::CqeFront {
         let (flags, data) = match self.extra {
             Extra::Nothing => (wqe::VALID, 0),
             Extra::Invalidated(stag) => (wqe::VALID | wqe::REM_INVAL, stag.0),
@@ -335,12 +273,7 @@ impl Completion {
                 (wqe::VALID | own::WITH_IMM, u32::from_ne_bytes(data.short()))
             }
         };
-        let (timestamp, wallclock) = if kind.timestamps {
-            (time::now(), time::wall())
-        } else {
-            (0, 0)
-        };
-        own::Cqe {
+        own::CqeFront {
             id: self.id,
             flags: flags as u8, // CAST: the bits used are below 8.
             opcode: opcode::of(self.operation),
@@ -349,9 +282,6 @@ impl Completion {
             data: u64::from(data),
             qp_id: self.qp.0,
             vendor_err: self.cause.0,
-            timestamp,
-            wallclock,
-            reserved: [0; 2],
         }
     }
 }

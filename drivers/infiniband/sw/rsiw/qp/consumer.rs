@@ -5,15 +5,12 @@
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-use super::sq::{
-    kernel::KernelSq,
-    user::Posted, //
-};
+use super::sq::kernel::KernelSq;
 use crate::{
-    abi::own,
     cq::Spare,
     ffi::{
         mm::ring::{
+            Position,
             SharedRing,
             SharedWord, //
         },
@@ -25,7 +22,10 @@ use crate::{
     },
     queue::{
         posted::Slots,
-        shared::Made, //
+        shared::{
+            valid_from,
+            Made, //
+        },
     },
 };
 use kernel::{
@@ -70,9 +70,9 @@ impl Offers {
 
 /// Own rings that the queues of a process may go on in.
 pub(super) struct NewRings {
-    pub(super) sq: SharedRing<own::Sqe>,
+    pub(super) sq: SharedRing,
     /// `None` if the receive queue is shared.
-    pub(super) rq: Option<SharedRing<own::Rqe>>,
+    pub(super) rq: Option<SharedRing>,
     /// Behind the entries of `rq`, if the process knows of it.
     pub(super) word: Option<SharedWord>,
     pub(super) offers: Offers,
@@ -90,13 +90,13 @@ pub(super) struct Rings {
     /// Locked while the rings are replaced.
     #[pin]
     pub(super) offered: Mutex<OfferedRings>,
-    /// A view of the send queue for those who describe the QP. Only a resize takes this lock else.
+    /// The send queue for those who describe the QP. Only a resize takes this lock else.
     #[pin]
-    pub(super) posted: SpinLockIrq<Posted>,
+    pub(super) posted: SpinLockIrq<SharedRing>,
 }
 
 impl Rings {
-    pub(super) fn new(offers: Offers, posted: Posted) -> Result<Pin<KBox<Self>>> {
+    pub(super) fn new(offers: Offers, posted: SharedRing) -> Result<Pin<KBox<Self>>> {
         let offered = OfferedRings {
             offers,
             made: Made::NONE,
@@ -169,7 +169,9 @@ impl Consumer {
     /// next. Takes no lock of those who post or send.
     pub(super) fn has_posted(&self, next: u32) -> bool {
         match self {
-            Self::Process(process) => process.rings.posted.lock().has(next),
+            Self::Process(process) => {
+                valid_from(&process.rings.posted.lock(), Position::of(next), 1) != 0
+            }
             Self::Kernel(kernel) => !kernel.posted.seems_empty(),
         }
     }

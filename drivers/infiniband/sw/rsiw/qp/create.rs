@@ -7,11 +7,11 @@
 
 use super::{
     consumer::{
-        self,
         Consumer,
         OfKernel,
         OfProcess,
-        Offers, //
+        Offers,
+        Rings, //
     },
     direct::LocalPeers,
     identity::QpIdentity,
@@ -21,10 +21,7 @@ use super::{
     sq::{
         kernel::KernelSq,
         records,
-        user::{
-            Posted,
-            UserSq, //
-        },
+        user::UserSq,
         SqRing, //
     },
     Qp,
@@ -36,22 +33,14 @@ use crate::{
             self,
             Features, //
         },
-        CreateQpResp,
-        HasElements,
-        Rings,
-        Rqe,
-        SendEntry,
-        Sqe, //
+        CreateQpResp, //
     },
     cq::{
         Cq,
         Spare, //
     },
     ffi::{
-        mm::{
-            ring::SharedRing,
-            scope::Payer, //
-        },
+        mm::scope::Payer,
         rdma::{
             attr::{
                 QpCap,
@@ -134,36 +123,28 @@ struct NewQueues {
 }
 
 impl NewQueues {
-    /// Makes the queues of a process, with entries `S` and `R`; replaces the sizes in `cap` by
-    /// those given.
-    fn of_process<S, R>(
-        cap: &mut QpCap,
-        asked: &Wanted<'_, '_>,
-        sq_of: fn(UserSq<S>) -> SqRing,
-        posted_of: fn(SharedRing<S>) -> Posted,
-        rq_of: fn(UserRq<R>) -> Rq,
-    ) -> Result<Self>
-    where
-        S: SendEntry,
-        R: HasElements,
-    {
+    /// Makes the queues of a process; replaces the sizes in `cap` by those given.
+    fn of_process(cap: &mut QpCap, asked: &Wanted<'_, '_>) -> Result<Self> {
         let (udata, loaded) = (asked.udata, asked.queues.loaded());
-        check(cap, asked.has_srq, S::MAX_SGE, S::MAX_INLINE)?;
-        let (sq, send) = new_ring::<S>(cap.max_send_wr, udata, loaded)?;
+        let layout = asked.features.rings().layout();
+        check(cap, asked.has_srq, layout.max_sge, layout.max_inline)?;
+        let (sq, send) = new_ring(layout.sqe, cap.max_send_wr, udata, loaded)?;
         let (rq, recv) = if asked.has_srq {
             (None, None)
         } else {
             let tells = asked.features.tells_of_flushes();
-            let (ring, word, entry) = new_recv_ring::<R>(cap.max_recv_wr, tells, udata, loaded)?;
+            let (ring, word, entry) =
+                new_recv_ring(layout.rqe, cap.max_recv_wr, tells, udata, loaded)?;
             cap.max_recv_wr = ring.len();
-            let rq = UserRq::new(ring, word, cap.max_recv_sge);
-            (Some(rq_of(rq)), Some(entry))
+            let rq = UserRq::new(ring, layout, word, cap.max_recv_sge);
+            (Some(Rq::User(rq)), Some(entry))
         };
         cap.max_send_wr = sq.len();
-        let rings = consumer::Rings::new(Offers { send, recv }, posted_of(sq.clone()))?;
-        cap.max_inline_data = S::MAX_INLINE;
+        let rings = Rings::new(Offers { send, recv }, sq.clone())?;
+        cap.max_inline_data = layout.max_inline;
+        let sq = UserSq::new(sq, layout, asked.sig_all, cap.max_send_sge);
         Ok(Self {
-            ring: sq_of(UserSq::new(sq, asked.sig_all, cap.max_send_sge)),
+            ring: SqRing::User(sq),
             rq,
             consumer: Consumer::Process(OfProcess {
                 owner: Identity::current()?,
@@ -276,28 +257,7 @@ impl Qp {
                     udata,
                     queues: dev.queues(),
                 };
-                match features.rings() {
-                    Rings::Stock => {
-                        let posted = Posted::User;
-                        NewQueues::of_process::<Sqe, Rqe>(
-                            cap,
-                            &asked,
-                            SqRing::User,
-                            posted,
-                            Rq::User,
-                        )?
-                    }
-                    Rings::Own => {
-                        let posted = Posted::Own;
-                        NewQueues::of_process::<own::Sqe, own::Rqe>(
-                            cap,
-                            &asked,
-                            SqRing::Own,
-                            posted,
-                            Rq::Own,
-                        )?
-                    }
-                }
+                NewQueues::of_process(cap, &asked)?
             }
             None => NewQueues::of_kernel(cap, srq.as_ref(), sig_all, &send_cq)?,
         };

@@ -16,16 +16,17 @@ use super::{
     shared::Shared,
     sq::{
         records,
-        user::Posted,
         Records, //
     },
     Qp, //
 };
 use crate::{
-    abi::own::{
-        self,
-        ResizeQpReq,
-        ResizeQpResp, //
+    abi::{
+        own::{
+            ResizeQpReq,
+            ResizeQpResp, //
+        },
+        Rings,
     },
     ffi::{
         mm::ring::{
@@ -132,14 +133,14 @@ impl Qp {
     /// Goes on in other rings with what was posted, and returns the old ones; likewise with `word`.
     fn move_to(
         &self,
-        sq: SharedRing<own::Sqe>,
-        rq: Option<SharedRing<own::Rqe>>,
+        sq: SharedRing,
+        rq: Option<SharedRing>,
         word: &mut Option<SharedWord>,
-    ) -> Result<(Moving<own::Sqe>, Option<Moving<own::Rqe>>, Posted)> {
+    ) -> Result<(Moving, Option<Moving>, SharedRing)> {
         let shared = &self.shared;
         // Receives may be taken at any time, requests only under this mutex.
         let mut inner = self.inner.lock();
-        let view = Posted::Own(sq.clone());
+        let view = sq.clone();
         let queue = inner.ring.own()?;
         let mut sends = queue.moving_to(sq)?;
         let mut recvs = rq
@@ -187,13 +188,14 @@ impl Shared {
             return Err(EINVAL);
         }
         let loaded = id.dev.queues().loaded();
-        let (sq, send) = new_ring::<own::Sqe>(asked.num_sqe, udata, loaded)?;
+        let layout = Rings::Own.layout();
+        let (sq, send) = new_ring(layout.sqe, asked.num_sqe, udata, loaded)?;
         let (rq, word, recv) = match id.srq {
             Some(_) => (None, None, None),
             None => {
                 let tells = self.with_own_rq(|queue| queue.is_told_of_posts())?;
                 let (ring, word, offer) =
-                    new_recv_ring::<own::Rqe>(asked.num_rqe, tells, udata, loaded)?;
+                    new_recv_ring(layout.rqe, asked.num_rqe, tells, udata, loaded)?;
                 (Some(ring), word, Some(offer))
             }
         };
@@ -214,7 +216,7 @@ impl Shared {
     }
 
     /// Calls `act` with the receive queue of a process with own rings.
-    fn with_own_rq<R>(&self, act: impl FnOnce(&mut UserRq<own::Rqe>) -> R) -> Result<R> {
+    fn with_own_rq<R>(&self, act: impl FnOnce(&mut UserRq) -> R) -> Result<R> {
         match &mut *self.rq.lock() {
             Some(rq) => Ok(act(rq.own()?)),
             None => Err(EOPNOTSUPP),

@@ -18,10 +18,6 @@ use self::{
 };
 pub(super) use crate::abi::Operands;
 use crate::{
-    abi::{
-        own,
-        Sqe, //
-    },
     proto::{
         failure::Fault,
         order::Record,
@@ -72,10 +68,7 @@ impl Default for Work {
 
 /// Where send requests come from.
 pub(super) enum SqRing {
-    /// A process with stock rings.
-    User(UserSq<Sqe>),
-    /// A process with own rings.
-    Own(UserSq<own::Sqe>),
+    User(UserSq),
     Kernel(Arc<KernelSq>),
 }
 
@@ -85,15 +78,14 @@ impl SqRing {
         match self {
             // CAST: 32 bits fit.
             Self::User(ring) => ring.len() as usize,
-            Self::Own(ring) => ring.len() as usize, // CAST: as above.
             Self::Kernel(ring) => ring.len(),
         }
     }
 
     /// Returns the queue of a process with own rings, or `EOPNOTSUPP` if it is another's.
-    pub(super) fn own(&mut self) -> Result<&mut UserSq<own::Sqe>> {
+    pub(super) fn own(&mut self) -> Result<&mut UserSq> {
         match self {
-            Self::Own(queue) => Ok(queue),
+            Self::User(queue) if queue.is_own() => Ok(queue),
             Self::User(_) | Self::Kernel(_) => Err(EOPNOTSUPP),
         }
     }
@@ -104,7 +96,6 @@ impl SqRing {
     pub(super) fn taken(&self) -> u32 {
         match self {
             Self::User(ring) => ring.taken().number(),
-            Self::Own(ring) => ring.taken().number(),
             Self::Kernel(_) => 0,
         }
     }
@@ -113,7 +104,6 @@ impl SqRing {
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::User(ring) => ring.is_empty(),
-            Self::Own(ring) => ring.is_empty(),
             Self::Kernel(ring) => ring.is_empty(),
         }
     }
@@ -123,7 +113,6 @@ impl SqRing {
     pub(super) fn has_behind(&self, count: u32) -> bool {
         match self {
             Self::User(ring) => ring.has_behind(count),
-            Self::Own(ring) => ring.has_behind(count),
             Self::Kernel(_) => false,
         }
     }
@@ -138,7 +127,6 @@ impl SqRing {
     ) -> Option<Result<Wqe, BadWqe>> {
         match self {
             Self::User(ring) => ring.peek(sgl, operands),
-            Self::Own(ring) => ring.peek(sgl, operands),
             Self::Kernel(ring) => ring.peek(sgl, operands),
         }
     }
@@ -148,7 +136,6 @@ impl SqRing {
     pub(super) fn consume(&mut self) {
         match self {
             Self::User(ring) => ring.consume(),
-            Self::Own(ring) => ring.consume(),
             Self::Kernel(ring) => drop(ring.pop()),
         }
     }
@@ -157,7 +144,6 @@ impl SqRing {
     pub(super) fn discard(&mut self) -> Option<Work> {
         match self {
             Self::User(ring) => ring.discard(),
-            Self::Own(ring) => ring.discard(),
             Self::Kernel(ring) => ring.pop(),
         }
     }

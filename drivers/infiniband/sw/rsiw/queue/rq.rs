@@ -16,11 +16,10 @@ use super::{
 };
 use crate::{
     abi::{
-        own,
         wqe,
-        HasElements,
-        Rqe,
-        RqeFront, //
+        Layout,
+        RqeFront,
+        RECV_ELEMENTS, //
     },
     ffi::{
         mm::ring::{
@@ -45,10 +44,7 @@ pub(crate) struct BadRecv {
 
 /// Where receives come from.
 pub(crate) enum Rq {
-    /// A process with stock rings.
-    User(UserRq<Rqe>),
-    /// A process with own rings.
-    Own(UserRq<own::Rqe>),
+    User(UserRq),
     Kernel(KernelRq),
 }
 
@@ -95,7 +91,7 @@ impl Rq {
     /// has less room than is taken, `EOPNOTSUPP` for a process; then nothing has changed.
     pub(crate) fn replace(&mut self, to: &mut KernelRq) -> Result {
         match self {
-            Self::User(_) | Self::Own(_) => Err(EOPNOTSUPP),
+            Self::User(_) => Err(EOPNOTSUPP),
             Self::Kernel(queue) => {
                 queue.posted.move_to(&mut to.posted)?;
                 core::mem::swap(queue, to);
@@ -105,9 +101,9 @@ impl Rq {
     }
 
     /// Returns the queue of a process with own rings, or `EOPNOTSUPP` if it is another's.
-    pub(crate) fn own(&mut self) -> Result<&mut UserRq<own::Rqe>> {
+    pub(crate) fn own(&mut self) -> Result<&mut UserRq> {
         match self {
-            Self::Own(queue) => Ok(queue),
+            Self::User(queue) if queue.layout.is_own() => Ok(queue),
             Self::User(_) | Self::Kernel(_) => Err(EOPNOTSUPP),
         }
     }
@@ -117,7 +113,6 @@ impl Rq {
     pub(crate) fn set_flushes(&mut self, flushes: bool) {
         match self {
             Self::User(ring) => ring.set_flushes(flushes),
-            Self::Own(ring) => ring.set_flushes(flushes),
             Self::Kernel(_) => {}
         }
     }
@@ -126,7 +121,6 @@ impl Rq {
     pub(crate) fn is_told_of_posts(&self) -> bool {
         match self {
             Self::User(ring) => ring.is_told_of_posts(),
-            Self::Own(ring) => ring.is_told_of_posts(),
             Self::Kernel(_) => true,
         }
     }
@@ -136,7 +130,6 @@ impl Rq {
         match self {
             // CAST: 32 bits fit.
             Self::User(ring) => ring.len() as usize,
-            Self::Own(ring) => ring.len() as usize, // CAST: as above.
             Self::Kernel(ring) => ring.posted.depth(),
         }
     }
@@ -144,7 +137,7 @@ impl Rq {
     /// Returns the slots of a kernel consumer's queue.
     pub(crate) fn slots(&self) -> Option<Arc<Slots>> {
         match self {
-            Self::User(_) | Self::Own(_) => None,
+            Self::User(_) => None,
             Self::Kernel(ring) => Some(ring.posted.slots().clone()),
         }
     }
@@ -152,7 +145,7 @@ impl Rq {
     /// Returns how many receives wait in a kernel consumer's queue. A process does not tell.
     pub(crate) fn posted(&self) -> Option<usize> {
         match self {
-            Self::User(_) | Self::Own(_) => None,
+            Self::User(_) => None,
             Self::Kernel(ring) => Some(ring.posted.len()),
         }
     }
@@ -161,7 +154,6 @@ impl Rq {
     pub(crate) fn holds(&self, count: u32) -> bool {
         match self {
             Self::User(ring) => ring.holds(count),
-            Self::Own(ring) => ring.holds(count),
             // CAST: 32 bits fit.
             Self::Kernel(ring) => ring.posted.len() >= count as usize,
         }
@@ -171,7 +163,7 @@ impl Rq {
     /// queue is full, `EINVAL` for too many elements or the queue of a process.
     pub(crate) fn post(&mut self, chain: &mut RecvChain<'_>) -> Result {
         match self {
-            Self::User(_) | Self::Own(_) => {
+            Self::User(_) => {
                 let _ = chain.next();
                 Err(EINVAL)
             }
@@ -184,7 +176,6 @@ impl Rq {
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         match self {
             Self::User(ring) => ring.take(sgl),
-            Self::Own(ring) => ring.take(sgl),
             Self::Kernel(ring) => ring.take(sgl),
         }
     }
@@ -194,15 +185,15 @@ impl Rq {
     pub(crate) fn discard(&mut self) -> Option<u64> {
         match self {
             Self::User(ring) => ring.discard(),
-            Self::Own(ring) => ring.discard(),
             Self::Kernel(ring) => ring.posted.pop().map(|recv| recv.id),
         }
     }
 }
 
 /// The consuming end of a process's ring.
-pub(crate) struct UserRq<E> {
-    ring: SharedRing<E>,
+pub(crate) struct UserRq {
+    ring: SharedRing,
+    layout: &'static Layout,
     /// The next entry to be taken out.
     get: Position,
     max_sge: u32,
@@ -212,11 +203,17 @@ pub(crate) struct UserRq<E> {
     flushes: bool,
 }
 
-impl<E: HasElements> UserRq<E> {
+impl UserRq {
     /// Takes over the consuming end of a ring.
-    pub(crate) fn new(ring: SharedRing<E>, word: Option<SharedWord>, max_sge: u32) -> Self {
+    pub(crate) fn new(
+        ring: SharedRing,
+        layout: &'static Layout,
+        word: Option<SharedWord>,
+        max_sge: u32,
+    ) -> Self {
         Self {
             ring,
+            layout,
             get: Position::FIRST,
             max_sge,
             word,
@@ -253,12 +250,12 @@ impl<E: HasElements> UserRq<E> {
     }
 
     /// Begins to move to the empty ring `to`.
-    pub(crate) fn moving_to(&self, to: SharedRing<E>) -> Moving<E> {
+    pub(crate) fn moving_to(&self, to: SharedRing) -> Moving {
         Moving::new(self.ring.clone(), to, self.get)
     }
 
     /// Goes on in the new ring, as [`Moving::finish`] says.
-    pub(crate) fn go_on_in(&mut self, moving: &mut Moving<E>) -> bool {
+    pub(crate) fn go_on_in(&mut self, moving: &mut Moving) -> bool {
         moving.finish(&mut self.ring, self.get)
     }
 
@@ -266,45 +263,37 @@ impl<E: HasElements> UserRq<E> {
     pub(crate) fn holds(&self, count: u32) -> bool {
         // Receives are added in order: all are there if the last one is.
         let last = self.get + count - 1;
-        count <= self.len() && self.ring.flags(last) & wqe::VALID != 0
-    }
-
-    #[inline]
-    fn has_next(&self) -> bool {
-        self.ring.flags(self.get) & wqe::VALID != 0
-    }
-
-    /// Gives the slot of the oldest receive back to the process.
-    #[inline]
-    fn consume(&mut self) {
-        self.ring.set_flags(self.get, 0);
-        self.get.advance();
+        count <= self.len() && self.ring.entry(last).flags() & wqe::VALID != 0
     }
 
     /// As [`Rq::take`].
     #[inline(always)]
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
-        if !self.has_next() {
+        let entry = self.ring.entry(self.get);
+        if entry.flags() & wqe::VALID == 0 {
             return None;
         }
-        let front = self.ring.front(self.get);
+        let front = entry.front();
         let RqeFront { id, num_sge, .. } = front;
-        let (ring, count) = (&self.ring, num_sge.into());
-        let len = match E::is_clean(&front) {
-            true => sgl.copy_from_ring(ring, self.get, count, self.max_sge),
+        let len = match self.layout.is_clean(&front) {
+            true => sgl.copy_from_ring(entry, RECV_ELEMENTS, num_sge.into(), self.max_sge),
             false => None,
         };
-        self.consume();
+        // Gives the slot back to the process.
+        entry.set_flags(0);
+        self.get.advance();
         Some(len.map_or(Err(BadRecv { id }), |len| Ok(Recv { id, len })))
     }
 
     /// As [`Rq::discard`].
     pub(crate) fn discard(&mut self) -> Option<u64> {
-        if !self.has_next() {
+        let entry = self.ring.entry(self.get);
+        if entry.flags() & wqe::VALID == 0 {
             return None;
         }
-        let RqeFront { id, .. } = self.ring.front(self.get);
-        self.consume();
+        let RqeFront { id, .. } = entry.front();
+        entry.set_flags(0);
+        self.get.advance();
         Some(id)
     }
 }

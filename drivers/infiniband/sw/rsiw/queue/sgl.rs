@@ -9,13 +9,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    abi::{
-        HasElements,
-        Sge, //
-    },
+    abi::Sge,
     ffi::mm::ring::{
-        Position,
-        SharedRing, //
+        Entry,
+        Place, //
     },
 };
 use core::{
@@ -69,13 +66,13 @@ impl SgList {
         self.room.get_mut(..len.div_ceil(size_of::<Sge>()))
     }
 
-    /// Replaces the elements by the first `count` of the entry at `at` of `ring`. Returns the sum
-    /// of their octets, or `None` if they are more than `limit`.
-    #[inline]
-    pub(crate) fn copy_from_ring<T: HasElements>(
+    /// Replaces the elements by the first `count` of `entry`, which are from `place` on. Returns the
+    /// sum of their octets, or `None` if they are more than `limit`.
+    #[inline(always)]
+    pub(crate) fn copy_from_ring(
         &mut self,
-        ring: &SharedRing<T>,
-        at: Position,
+        entry: Entry<'_>,
+        place: Place,
         count: u32,
         limit: u32,
     ) -> Option<u64> {
@@ -85,10 +82,10 @@ impl SgList {
         let sges = self.replace(u32_as_usize(count))?;
         // Most requests have one: that takes no loop.
         if let [sge] = sges {
-            let has = T::elements(ring, at, core::slice::from_mut(sge));
+            let has = entry.copy(place, core::slice::from_mut(sge));
             return has.then_some(sge.length.into());
         }
-        let has = T::elements(ring, at, sges);
+        let has = entry.copy(place, sges);
         has.then(|| total_len(sges))
     }
 

@@ -16,11 +16,11 @@ use crate::{
             ResizeStep,
             RqCtrl, //
         },
-        wqe,
-        HasElements, //
+        wqe, //
     },
     ffi::{
         mm::ring::{
+            EntryLen,
             Position,
             SharedMemory,
             SharedRing,
@@ -49,71 +49,74 @@ use kernel::{
 /// Most entries that are forgotten at a time with interrupts off.
 const AT_A_TIME: u32 = 64;
 
-/// Makes a ring of at least `depth` entries for the calling process, and the offer to map it.
-/// Returns `EINVAL` for more entries than can be counted.
-pub(crate) fn new_ring<E: HasElements>(
+/// Makes a ring of at least `depth` entries, of `len` each, for the calling process, and the offer
+/// to map it. Returns `EINVAL` for more entries than can be counted.
+pub(crate) fn new_ring(
+    len: EntryLen,
     depth: u32,
     udata: &Udata<'_>,
     loaded: Loaded,
-) -> Result<(SharedRing<E>, MmapEntry)> {
-    let (ring, mem) = with_room_behind(depth, 0, loaded)?;
+) -> Result<(SharedRing, MmapEntry)> {
+    let (ring, mem) = with_room_behind(len, depth, 0, loaded)?;
     Ok((ring, MmapEntry::insert(udata, mem)?))
 }
 
 /// The ring of a queue pair's own receive queue; the word of the [`RqCtrl`] behind its entries, if
 /// there is one; and the offer to map both.
-pub(crate) type RecvRing<E> = (SharedRing<E>, Option<SharedWord>, MmapEntry);
+pub(crate) type RecvRing = (SharedRing, Option<SharedWord>, MmapEntry);
 
 /// As [`new_ring`], with an [`RqCtrl`] behind the entries if the process knows of it.
-pub(crate) fn new_recv_ring<E: HasElements>(
+pub(crate) fn new_recv_ring(
+    len: EntryLen,
     depth: u32,
     has_word: bool,
     udata: &Udata<'_>,
     loaded: Loaded,
-) -> Result<RecvRing<E>> {
+) -> Result<RecvRing> {
     if !has_word {
-        let (ring, offer) = new_ring(depth, udata, loaded)?;
+        let (ring, offer) = new_ring(len, depth, udata, loaded)?;
         return Ok((ring, None, offer));
     }
-    let (ring, mem) = with_room_behind::<E>(depth, size_of::<RqCtrl>(), loaded)?;
-    let word = SharedWord::new(mem.clone(), SharedRing::<E>::bytes(ring.len())?)?;
+    let (ring, mem) = with_room_behind(len, depth, size_of::<RqCtrl>(), loaded)?;
+    let word = SharedWord::new(mem.clone(), len.times(ring.len())?)?;
     Ok((ring, Some(word), MmapEntry::insert(udata, mem)?))
 }
 
-fn with_room_behind<E: HasElements>(
+fn with_room_behind(
+    len: EntryLen,
     depth: u32,
     behind: usize,
     loaded: Loaded,
-) -> Result<(SharedRing<E>, Arc<SharedMemory>)> {
+) -> Result<(SharedRing, Arc<SharedMemory>)> {
     // The library maps each ring, so there has to be something to map.
     let entries = depth.max(1).checked_next_power_of_two().ok_or(EINVAL)?;
-    let bytes = SharedRing::<E>::bytes(entries)?.checked_add(behind);
+    let bytes = len.times(entries)?.checked_add(behind);
     let mem = SharedMemory::new(bytes.ok_or(EINVAL)?, loaded)?;
-    Ok((SharedRing::new(mem.clone(), entries)?, mem))
+    Ok((SharedRing::new(mem.clone(), entries, len)?, mem))
 }
 
 /// Returns how many entries in a row are valid from number `first` on, `most` at most. Any context.
-pub(crate) fn valid_from<E: HasElements>(ring: &SharedRing<E>, first: Position, most: u32) -> u32 {
-    let is_valid = |n: u32| ring.flags(first + n) & wqe::VALID != 0;
+pub(crate) fn valid_from(ring: &SharedRing, first: Position, most: u32) -> u32 {
+    let is_valid = |n: u32| ring.entry(first + n).flags() & wqe::VALID != 0;
     (0..most).find(|n| !is_valid(*n)).unwrap_or(most)
 }
 
 /// A ring, and another one to which what waits there is copied. What is taken meanwhile is
 /// forgotten in the copy, until there is so little of it that the new ring can take the place of
 /// the old one.
-pub(crate) struct Moving<E> {
-    from: SharedRing<E>,
-    to: SharedRing<E>,
+pub(crate) struct Moving {
+    from: SharedRing,
+    to: SharedRing,
     /// Number of the first entry that is in both.
     first: Position,
     /// Number of the entry behind the last.
     end: Position,
 }
 
-impl<E: HasElements> Moving<E> {
-    /// Begins with an empty ring `to`; `taken` is the number of the next entry that is taken out of
-    /// `from`. Any context.
-    pub(crate) fn new(from: SharedRing<E>, to: SharedRing<E>, taken: Position) -> Self {
+impl Moving {
+    /// Begins with an empty ring `to` with entries as long; `taken` is the number of the next entry
+    /// that is taken out of `from`. Any context.
+    pub(crate) fn new(from: SharedRing, to: SharedRing, taken: Position) -> Self {
         Self {
             from,
             to,
@@ -147,7 +150,8 @@ impl<E: HasElements> Moving<E> {
             return Err(EINVAL);
         }
         for n in 0..waiting {
-            self.to.carry_over(self.first + n, &self.from);
+            let at = self.first + n;
+            self.to.entry(at).carry_over(self.from.entry(at));
         }
         Ok(())
     }
@@ -162,7 +166,7 @@ impl<E: HasElements> Moving<E> {
     pub(crate) fn forget(&mut self, taken: Position) {
         // Bound: [`AT_A_TIME`] under a lock: see [`Moving::finish`].
         for _ in 0..self.stale(taken) {
-            self.to.set_flags(self.first, 0);
+            self.to.entry(self.first).set_flags(0);
             self.first.advance();
         }
     }
@@ -170,7 +174,7 @@ impl<E: HasElements> Moving<E> {
     /// Puts the new ring in the place of `ring`, of which `taken` is the next entry to be taken.
     /// Returns whether that was done: if not, there is more to forget first. The old ring is here
     /// afterwards, to be dropped without a lock. Any context, under the queue's lock.
-    pub(crate) fn finish(&mut self, ring: &mut SharedRing<E>, taken: Position) -> bool {
+    pub(crate) fn finish(&mut self, ring: &mut SharedRing, taken: Position) -> bool {
         if self.stale(taken) > AT_A_TIME {
             return false;
         }

@@ -38,8 +38,8 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/cq/user.rs",
         from: "    pub(super) fn add(",
         lines: &[
-            "if self.ring.flags(index) != 0 {",
-            "self.ring.publish(index, completion);",
+            "if entry.short_flags() != FREE {",
+            "self.publish(entry, completion);",
             "smp_mb(Full);",
             "let notify = completion.fires(self.armed.load());",
             "self.armed.store(notify::NOT);",
@@ -47,10 +47,20 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/ffi/mm/ring.rs",
-        from: "    pub(crate) fn publish(",
+        from: "    pub(crate) fn short_flags(",
+        lines: &["let flags = unsafe { atomic_load(self.flags_ptr().cast::<i8>(), Acquire) };"],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/ffi/mm/ring.rs",
+        from: "    pub(crate) fn set_short_flags(",
+        lines: &["unsafe { atomic_store(self.flags_ptr().cast::<i8>(), flags as i8, Release) };"],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/ffi/mm/ring.rs",
+        from: "    pub(crate) fn publish<",
         lines: &[
             "unsafe { dst.add(i).write_volatile(word) };",
-            "unsafe { atomic_store(dst.add(Self::FLAGS_WORD), word, Release) };",
+            "unsafe { atomic_store(dst.add(FLAGS_WORD), word, Release) };",
         ],
     },
     Copied {

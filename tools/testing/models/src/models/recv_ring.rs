@@ -20,21 +20,12 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/queue/rq.rs",
-        from: "    fn has_next(",
-        lines: &["self.ring.flags(self.get) & wqe::VALID != 0"],
-    },
-    Copied {
-        file: "drivers/infiniband/sw/rsiw/queue/rq.rs",
-        from: "    fn consume(",
-        lines: &["self.ring.set_flags(self.get, 0);", "self.get.advance();"],
-    },
-    Copied {
-        file: "drivers/infiniband/sw/rsiw/queue/rq.rs",
         from: "    /// As [`Rq::take`].",
         lines: &[
-            "if !self.has_next() {",
-            "self.ring.front(self.get)",
-            "self.consume();",
+            "if entry.flags() & wqe::VALID == 0 {",
+            "let front = entry.front();",
+            "entry.set_flags(0);",
+            "self.get.advance();",
         ],
     },
     Copied {

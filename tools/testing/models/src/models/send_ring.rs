@@ -60,19 +60,22 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/ffi/mm/ring.rs",
-        from: "macro_rules! impl_ring_flags {",
-        lines: &[
-            "let v = unsafe { atomic_load(ptr.cast::<$signed>(), Acquire) };",
-            "unsafe { atomic_store(ptr.cast::<$signed>(), value as $signed, Release) };",
-        ],
+        from: "    pub(crate) fn flags(",
+        lines: &["let flags = unsafe { atomic_load(self.flags_ptr().cast::<i16>(), Acquire) };"],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/ffi/mm/ring.rs",
+        from: "    pub(crate) fn set_flags(",
+        lines: &["unsafe { atomic_store(self.flags_ptr().cast::<i16>(), flags as i16, Release) };"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/sq/user.rs",
         from: "    pub(super) fn peek(",
         lines: &[
-            "let flags = self.ring.flags(self.get);",
+            "let entry = self.ring.entry(self.get);",
+            "let flags = entry.flags();",
             "if flags & wqe::VALID == 0 {",
-            "let front = self.ring.front(self.get);",
+            "None => self.validate((entry, None), flags, sgl, operands),",
         ],
     },
     Copied {
@@ -88,7 +91,7 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/sq/user.rs",
         from: "    pub(super) fn consume(",
         lines: &[
-            "self.ring.set_flags(self.get, 0);",
+            "self.ring.entry(self.get).set_flags(0);",
             "self.get.advance();",
             "smp_mb(Full);",
         ],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rings in memory that a user process shares: typed access by copy.
+//! Rings in memory that a user process shares: access by copy.
 //!
 //! A process may write any byte at any time (T-3). So nothing here returns a reference into the
 //! memory, each read is one volatile pass into private memory, and indices are masked so that none
@@ -50,105 +50,85 @@ use kernel::{
 /// The unit of copying.
 const WORD: usize = size_of::<u64>();
 
-/// An integer that can carry an entry's flags.
-pub(crate) trait RingFlags: Copy {
-    /// Reads with acquire semantics.
-    ///
-    /// # Safety
-    ///
-    /// `ptr` must be valid and aligned; concurrent stores by the kernel must be atomic.
-    unsafe fn load(ptr: *mut u8) -> Self;
+/// Octets that each entry has at least.
+const LEAST: usize = 32;
 
-    /// Writes with release semantics.
-    ///
-    /// # Safety
-    ///
-    /// As [`RingFlags::load`].
-    unsafe fn store(ptr: *mut u8, value: Self);
-}
+/// Where the flags of all entries are, in octets from the beginning of the entry. In entries that
+/// the kernel publishes, user space writes nothing else in their word.
+pub(crate) const FLAGS: usize = 8;
+const FLAGS_WORD: usize = FLAGS / WORD;
 
-/// Implements [`RingFlags`] through the signed type that the kernel's atomics have.
-macro_rules! impl_ring_flags {
-    ($unsigned:ty, $signed:ty) => {
-        impl RingFlags for $unsigned {
-            unsafe fn load(ptr: *mut u8) -> Self {
-                // SAFETY: by the caller's promise.
-                let v = unsafe { atomic_load(ptr.cast::<$signed>(), Acquire) };
-                // CAST: the same bits.
-                v as $unsigned
-            }
-
-            unsafe fn store(ptr: *mut u8, value: Self) {
-                // CAST: the same bits.
-                // SAFETY: by the caller's promise.
-                unsafe { atomic_store(ptr.cast::<$signed>(), value as $signed, Release) };
-            }
-        }
-    };
-}
-
-impl_ring_flags!(u8, i8);
-impl_ring_flags!(u16, i16);
-
-/// An entry of a ring: plain data with flags that say who owns it. The layout is checked when a
-/// ring of the type is instantiated.
-pub(crate) trait RingEntry: FromBytes + IntoBytes + Copy {
-    type Flags: RingFlags;
-
-    /// Offset of the flags in bytes. In entries that the kernel publishes, user space writes
-    /// nothing else in their word.
-    const FLAGS_OFFSET: usize;
-}
-
-/// A ring of a power of two entries `T` at the start of shared memory.
+/// The length of the entries of a ring.
 ///
 /// # Invariants
 ///
-/// `mem` has room for `mask + 1` entries; `mask + 1` is a power of two.
-pub(crate) struct SharedRing<T> {
+/// A number of octets that are whole words, [`LEAST`] of them or more.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryLen(u32);
+
+impl EntryLen {
+    /// Returns the length of an `E`.
+    pub(crate) const fn of<E: FromBytes>() -> Self {
+        const { assert!(size_of::<E>() % WORD == 0 && align_of::<E>() == WORD) };
+        const { assert!(LEAST <= size_of::<E>() && size_of::<E>() <= u32::MAX as usize) };
+        // CAST: just checked.
+        // INVARIANT: just checked.
+        Self(size_of::<E>() as u32)
+    }
+
+    const fn octets(self) -> usize {
+        // CAST: 32 bits fit.
+        self.0 as usize
+    }
+
+    /// Returns how many octets `entries` entries take, or `EINVAL` if that overflows.
+    pub(crate) fn times(self, entries: u32) -> Result<usize> {
+        self.octets().checked_mul(entries as usize).ok_or(EINVAL)
+    }
+}
+
+/// Where a part of an entry begins.
+///
+/// # Invariants
+///
+/// A number of octets that are whole words.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(usize);
+
+impl Place {
+    /// Returns the place that many octets behind the beginning of an entry.
+    pub(crate) const fn at<const OCTETS: usize>() -> Self {
+        const { assert!(OCTETS % WORD == 0) };
+        // INVARIANT: just checked.
+        Self(OCTETS)
+    }
+}
+
+/// A ring of a power of two entries at the start of shared memory. Entries begin with a front that
+/// has the flags, and go on as the owner of the ring says.
+///
+/// # Invariants
+///
+/// `mem` has room for `mask + 1` entries of `len` octets; `mask + 1` is a power of two.
+#[derive(Clone)]
+pub(crate) struct SharedRing {
     mem: Arc<SharedMemory>,
     mask: u32,
-    _entries: PhantomData<fn() -> T>,
+    len: EntryLen,
 }
 
-impl<T> Clone for SharedRing<T> {
-    fn clone(&self) -> Self {
-        // INVARIANT: as of `self`.
-        Self {
-            mem: self.mem.clone(),
-            mask: self.mask,
-            _entries: PhantomData,
-        }
-    }
-}
-
-impl<T: RingEntry> SharedRing<T> {
-    const WORDS: usize = {
-        assert!(size_of::<T>() % WORD == 0 && align_of::<T>() == WORD);
-        assert!(T::FLAGS_OFFSET + size_of::<T::Flags>() <= size_of::<T>());
-        assert!(T::FLAGS_OFFSET % align_of::<T::Flags>() == 0);
-        size_of::<T>() / WORD
-    };
-    const FLAGS_WORD: usize = T::FLAGS_OFFSET / WORD;
-
-    /// Returns how many bytes `entries` entries take, or `EINVAL` if that overflows.
-    pub(crate) fn bytes(entries: u32) -> Result<usize> {
-        size_of::<T>().checked_mul(entries as usize).ok_or(EINVAL)
-    }
-
+impl SharedRing {
     /// Makes a ring of the first `entries` entries of `mem`, or returns `EINVAL` if these are not a
     /// power of two or do not fit.
-    pub(crate) fn new(mem: Arc<SharedMemory>, entries: u32) -> Result<Self> {
-        // Has the compiler check the layout, whatever is done with the ring.
-        const { assert!(Self::WORDS > 0 && Self::FLAGS_WORD < Self::WORDS) };
-        if !entries.is_power_of_two() || Self::bytes(entries)? > mem.size() {
+    pub(crate) fn new(mem: Arc<SharedMemory>, entries: u32, len: EntryLen) -> Result<Self> {
+        if !entries.is_power_of_two() || len.times(entries)? > mem.size() {
             return Err(EINVAL);
         }
         // INVARIANT: just checked.
         Ok(Self {
             mem,
             mask: entries.wrapping_sub(1),
-            _entries: PhantomData,
+            len,
         })
     }
 
@@ -156,30 +136,46 @@ impl<T: RingEntry> SharedRing<T> {
         self.mask.wrapping_add(1)
     }
 
-    fn entry(&self, at: Position) -> *mut u64 {
-        let at = (at.number() & self.mask) as usize * size_of::<T>();
-        // SAFETY: by the invariant the memory has this entry.
-        unsafe { self.mem.as_ptr().add(at) }.cast()
+    /// Returns an entry; positions go round the ring.
+    #[inline(always)]
+    pub(crate) fn entry(&self, at: Position) -> Entry<'_> {
+        // Does not wrap: both numbers have 32 bits.
+        let at = ((at.number() & self.mask) as usize).wrapping_mul(self.len.octets());
+        // INVARIANT: as below.
+        Entry {
+            // SAFETY: by the invariant of the ring the memory has this entry.
+            ptr: unsafe { self.mem.as_ptr().add(at) }.cast(),
+            len: self.len,
+            _ring: PhantomData,
+        }
     }
+}
 
-    /// Copies an entry out, in one pass. Do not use the flags in the copy: see
-    /// [`SharedRing::flags`].
-    pub(crate) fn read(&self, at: Position) -> T {
-        self.front(at)
-    }
+/// An entry of a ring.
+///
+/// # Invariants
+///
+/// `ptr` points to `len` octets of the memory of a ring, which lives for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    ptr: *mut u64,
+    len: EntryLen,
+    _ring: PhantomData<&'a SharedRing>,
+}
 
-    /// As [`SharedRing::read`], for the front of an entry, up to the end of an `F`.
+impl Entry<'_> {
+    /// Copies the front out, up to the end of an `F`, in one pass. Do not use the flags in the copy:
+    /// see [`Entry::flags`].
     #[inline]
-    pub(crate) fn front<F: FromBytes>(&self, at: Position) -> F {
+    pub(crate) fn front<F: FromBytes>(self) -> F {
         const { assert!(size_of::<F>() % WORD == 0 && align_of::<F>() == WORD) };
-        const { assert!(size_of::<F>() <= size_of::<T>()) };
-        let src = self.entry(at);
+        const { assert!(size_of::<F>() <= LEAST) };
         let mut copy = MaybeUninit::<F>::uninit();
         let dst = copy.as_mut_ptr().cast::<u64>();
         for i in 0..size_of::<F>() / WORD {
-            // SAFETY: by the invariant the entry has this word; the memory is aligned as vmalloc
-            // and `T` are; the access is volatile, as others may write at the same time.
-            let word = unsafe { src.add(i).read_volatile() };
+            // SAFETY: each entry has this word, see `EntryLen`; the memory is aligned as vmalloc
+            // and entries are; the access is volatile, as others may write at the same time.
+            let word = unsafe { self.ptr.add(i).read_volatile() };
             // SAFETY: `F` has this word too and is aligned to words.
             unsafe { dst.add(i).write(word) };
         }
@@ -187,18 +183,17 @@ impl<T: RingEntry> SharedRing<T> {
         unsafe { copy.assume_init() }
     }
 
-    /// Fills `to` from byte `AT` of an entry on, in one pass, if the entry has as much. Returns
-    /// whether it has.
+    /// Fills `to` from a place on, in one pass, if the entry has as much. Returns whether it has.
     #[inline]
     #[must_use]
-    pub(crate) fn copy<const AT: usize, E: FromBytes>(&self, at: Position, to: &mut [E]) -> bool {
-        const { assert!(size_of::<E>() % WORD == 0 && align_of::<E>() == WORD) };
-        const { assert!(AT % WORD == 0 && AT <= size_of::<T>()) };
-        if size_of_val(to) > size_of::<T>() - AT {
+    pub(crate) fn copy<P: FromBytes>(self, from: Place, to: &mut [P]) -> bool {
+        const { assert!(size_of::<P>() % WORD == 0 && align_of::<P>() == WORD) };
+        let room = self.len.octets().checked_sub(from.0);
+        if room.is_none_or(|room| size_of_val(to) > room) {
             return false;
         }
-        // SAFETY: `AT` is inside the entry.
-        let src = unsafe { self.entry(at).byte_add(AT) };
+        // SAFETY: the place is inside the entry, or its end, as was just checked.
+        let src = unsafe { self.ptr.byte_add(from.0) };
         let dst = to.as_mut_ptr().cast::<u64>();
         for i in 0..size_of_val(to) / WORD {
             // SAFETY: as in `front`; the entry has this word, as was just checked.
@@ -209,51 +204,86 @@ impl<T: RingEntry> SharedRing<T> {
         true
     }
 
-    /// Returns the flags of an entry. What its owner wrote before setting them is visible then.
-    pub(crate) fn flags(&self, at: Position) -> T::Flags {
-        let ptr = self.entry(at).cast::<u8>();
-        // SAFETY: inside the entry and aligned (see `WORDS`); the kernel's accesses are atomic or
-        // volatile.
-        unsafe { T::Flags::load(ptr.add(T::FLAGS_OFFSET)) }
+    #[inline(always)]
+    fn flags_ptr(self) -> *mut u8 {
+        // SAFETY: inside the entry, see `EntryLen`.
+        unsafe { self.ptr.byte_add(FLAGS) }.cast()
     }
 
-    /// Sets the flags of an entry after all that was read from or written to it.
-    pub(crate) fn set_flags(&self, at: Position, flags: T::Flags) {
-        let ptr = self.entry(at).cast::<u8>();
+    /// Returns the flags of a request. What its owner wrote before setting them is visible then.
+    #[inline(always)]
+    pub(crate) fn flags(self) -> u16 {
+        // SAFETY: see `flags_ptr`; aligned, as it is the beginning of a word; the kernel's accesses
+        // are atomic or volatile.
+        let flags = unsafe { atomic_load(self.flags_ptr().cast::<i16>(), Acquire) };
+        // CAST: the same bits.
+        flags as u16
+    }
+
+    /// Sets the flags of a request after all that was read from or written to it.
+    #[inline(always)]
+    pub(crate) fn set_flags(self, flags: u16) {
+        // CAST: the same bits.
         // SAFETY: as in `flags`.
-        unsafe { T::Flags::store(ptr.add(T::FLAGS_OFFSET), flags) };
+        unsafe { atomic_store(self.flags_ptr().cast::<i16>(), flags as i16, Release) };
     }
 
-    /// Copies the entry of `from` at `at` to the same place here, in one pass, the word with the
-    /// flags last: whoever sees them sees the rest.
-    pub(crate) fn carry_over(&self, at: Position, from: &Self) {
-        let (src, dst) = (from.entry(at), self.entry(at));
-        for i in (0..Self::WORDS).filter(|&i| i != Self::FLAGS_WORD) {
+    /// As [`Entry::flags`], for a completion, which has fewer flags.
+    #[inline(always)]
+    pub(crate) fn short_flags(self) -> u8 {
+        // SAFETY: as in `flags`.
+        let flags = unsafe { atomic_load(self.flags_ptr().cast::<i8>(), Acquire) };
+        // CAST: the same bits.
+        flags as u8
+    }
+
+    /// As [`Entry::set_flags`], for a completion.
+    #[inline(always)]
+    pub(crate) fn set_short_flags(self, flags: u8) {
+        // CAST: the same bits.
+        // SAFETY: as in `flags`.
+        unsafe { atomic_store(self.flags_ptr().cast::<i8>(), flags as i8, Release) };
+    }
+
+    /// Copies the entry `from`, which is as long, to here, in one pass, the word with the flags
+    /// last: whoever sees them sees the rest.
+    pub(crate) fn carry_over(self, from: Entry<'_>) {
+        let (src, dst) = (from.ptr, self.ptr);
+        // Whatever is passed, nothing outside of the two is accessed.
+        let words = self.len.octets().min(from.len.octets()) / WORD;
+        for i in (0..words).filter(|&i| i != FLAGS_WORD) {
             // SAFETY: as in `front`.
             let word = unsafe { src.add(i).read_volatile() };
-            // SAFETY: by the invariant the entry has this word.
+            // SAFETY: the entry has this word.
             unsafe { dst.add(i).write_volatile(word) };
         }
         // SAFETY: as above.
-        let word = unsafe { src.add(Self::FLAGS_WORD).read_volatile() };
+        let word = unsafe { src.add(FLAGS_WORD).read_volatile() };
         // SAFETY: as in `publish`.
-        unsafe { atomic_store(dst.add(Self::FLAGS_WORD), word, Release) };
+        unsafe { atomic_store(dst.add(FLAGS_WORD), word, Release) };
     }
 
-    /// Writes an entry, the word with the flags last: whoever sees them sees the rest.
-    pub(crate) fn publish(&self, at: Position, entry: &T) {
-        let dst = self.entry(at);
-        let src = core::ptr::from_ref(entry).cast::<u64>();
-        for i in (0..Self::WORDS).filter(|&i| i != Self::FLAGS_WORD) {
-            // SAFETY: `T` has this word, without padding (`IntoBytes`).
+    /// Writes a front and what the entry has behind it, as far as there is room, the word with the
+    /// flags last: whoever sees them sees the rest.
+    #[inline]
+    pub(crate) fn publish<F: IntoBytes>(self, front: &F, behind: &[u64]) {
+        const { assert!(size_of::<F>() == LEAST && align_of::<F>() == WORD) };
+        let dst = self.ptr;
+        for (i, word) in (LEAST / WORD..self.len.octets() / WORD).zip(behind) {
+            // SAFETY: the entry has this word, see above.
+            unsafe { dst.add(i).write_volatile(*word) };
+        }
+        let src = core::ptr::from_ref(front).cast::<u64>();
+        for i in (0..LEAST / WORD).filter(|&i| i != FLAGS_WORD) {
+            // SAFETY: `F` has this word, without padding (`IntoBytes`).
             let word = unsafe { src.add(i).read() };
-            // SAFETY: by the invariant the entry has this word.
+            // SAFETY: each entry has this word, see `EntryLen`.
             unsafe { dst.add(i).write_volatile(word) };
         }
         // SAFETY: as above.
-        let word = unsafe { src.add(Self::FLAGS_WORD).read() };
+        let word = unsafe { src.add(FLAGS_WORD).read() };
         // SAFETY: as above; the word is accessed by volatile and atomic operations only.
-        unsafe { atomic_store(dst.add(Self::FLAGS_WORD), word, Release) };
+        unsafe { atomic_store(dst.add(FLAGS_WORD), word, Release) };
     }
 }
 

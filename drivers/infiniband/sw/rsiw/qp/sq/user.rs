@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{
     abi::{
-        own,
         wqe,
         Front,
-        SendEntry,
-        Sqe, //
+        Layout, //
     },
     ffi::mm::ring::{
+        Entry,
+        Place,
         Position,
         SharedRing, //
     },
@@ -35,10 +35,7 @@ use crate::{
     },
     queue::{
         sgl::SgList,
-        shared::{
-            valid_from,
-            Moving, //
-        },
+        shared::Moving, //
     },
     wire::atomic::WORD_LEN, //
 };
@@ -52,45 +49,26 @@ use ::kernel::{
 };
 
 /// The consuming end of a process's ring.
-pub(in crate::qp) struct UserSq<E> {
-    ring: SharedRing<E>,
+pub(in crate::qp) struct UserSq {
+    ring: SharedRing,
+    layout: &'static Layout,
     /// The next entry to be taken out.
     get: Position,
     sig_all: bool,
     max_sge: u32,
 }
 
-/// A view of a process's ring without the QP's mutex. What it says may have changed by now.
-pub(in crate::qp) enum Posted {
-    User(SharedRing<Sqe>),
-    Own(SharedRing<own::Sqe>),
-}
-
-impl Posted {
-    /// Returns the number of slots.
-    pub(in crate::qp) fn len(&self) -> u32 {
-        match self {
-            Self::User(ring) => ring.len(),
-            Self::Own(ring) => ring.len(),
-        }
-    }
-
-    /// Returns whether the request with that number waits.
-    pub(in crate::qp) fn has(&self, number: u32) -> bool {
-        let number = Position::of(number);
-        let count = match self {
-            Self::User(ring) => valid_from(ring, number, 1),
-            Self::Own(ring) => valid_from(ring, number, 1),
-        };
-        count != 0
-    }
-}
-
-impl<E: SendEntry> UserSq<E> {
+impl UserSq {
     /// Takes over the consuming end of a ring.
-    pub(in crate::qp) fn new(ring: SharedRing<E>, sig_all: bool, max_sge: u32) -> Self {
+    pub(in crate::qp) fn new(
+        ring: SharedRing,
+        layout: &'static Layout,
+        sig_all: bool,
+        max_sge: u32,
+    ) -> Self {
         Self {
             ring,
+            layout,
             get: Position::FIRST,
             sig_all,
             max_sge,
@@ -102,16 +80,20 @@ impl<E: SendEntry> UserSq<E> {
         self.ring.len()
     }
 
+    pub(super) fn is_own(&self) -> bool {
+        self.layout.is_own()
+    }
+
     /// Copies what waits to the empty ring `to`, to move there. Fails with `EINVAL` if `to` is too
     /// small for that.
-    pub(in crate::qp) fn moving_to(&self, to: SharedRing<E>) -> Result<Moving<E>> {
+    pub(in crate::qp) fn moving_to(&self, to: SharedRing) -> Result<Moving> {
         let mut moving = Moving::new(self.ring.clone(), to, self.get);
         moving.copy(|| Ok(self.get))?;
         Ok(moving)
     }
 
     /// Goes on in the new ring, as [`Moving::finish`] says: nothing was taken meanwhile.
-    pub(in crate::qp) fn go_on_in(&mut self, moving: &mut Moving<E>) -> bool {
+    pub(in crate::qp) fn go_on_in(&mut self, moving: &mut Moving) -> bool {
         moving.finish(&mut self.ring, self.get)
     }
 
@@ -120,15 +102,15 @@ impl<E: SendEntry> UserSq<E> {
         self.get
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.ring.flags(self.get) & wqe::VALID == 0
+        self.ring.entry(self.get).flags() & wqe::VALID == 0
     }
 
     /// Returns whether more than `count` requests wait. The library posts them in order.
-    #[inline]
+    #[inline(always)]
     pub(super) fn has_behind(&self, count: u32) -> bool {
-        self.ring.flags(self.get + count) & wqe::VALID != 0
+        self.ring.entry(self.get + count).flags() & wqe::VALID != 0
     }
 
     /// As [`super::SqRing::peek`].
@@ -137,18 +119,22 @@ impl<E: SendEntry> UserSq<E> {
         sgl: &mut SgList,
         operands: &mut Option<Operands>,
     ) -> Option<Result<Wqe, BadWqe>> {
-        let flags = self.ring.flags(self.get);
+        let entry = self.ring.entry(self.get);
+        let flags = entry.flags();
         if flags & wqe::VALID == 0 {
             return None;
         }
-        let front = self.ring.front(self.get);
-        Some(self.validate(&front, flags, sgl, operands))
+        // Two functions, so that requests of the stock library cost nothing that only own rings need.
+        Some(match self.layout.rest {
+            None => self.validate((entry, None), flags, sgl, operands),
+            rest => self.validate_own((entry, rest), flags, sgl, operands),
+        })
     }
 
     /// Gives the slot of the oldest request back to the process.
-    #[inline]
+    #[inline(always)]
     pub(super) fn consume(&mut self) {
-        self.ring.set_flags(self.get, 0);
+        self.ring.entry(self.get).set_flags(0);
         self.get.advance();
         // The library rings the doorbell only if it finds the slot before its own cleared. So
         // clear, then look at the next slot: one of the two sees the other.
@@ -157,35 +143,50 @@ impl<E: SendEntry> UserSq<E> {
 
     /// As [`super::SqRing::discard`].
     pub(super) fn discard(&mut self) -> Option<Work> {
-        let flags = self.ring.flags(self.get);
+        let entry = self.ring.entry(self.get);
+        let flags = entry.flags();
         if flags & wqe::VALID == 0 {
             return None;
         }
-        let front: E::Front = self.ring.front(self.get);
+        let front = Front::of(entry, self.layout.rest);
         let work = self.work(&front, front.operation(), flags);
         self.consume();
         Some(work)
     }
 
-    #[inline]
-    fn work(&self, front: &E::Front, operation: Option<Operation>, flags: u16) -> Work {
+    #[inline(always)]
+    fn work(&self, front: &Front, operation: Option<Operation>, flags: u16) -> Work {
         Work {
-            id: front.base().id,
+            id: front.base.id,
             operation: operation.map_or(OperationType::Send, |op| op.kind()),
             signalled: self.sig_all || flags & wqe::SIGNALLED != 0,
             bytes: 0,
         }
     }
 
-    /// Validates an entry, of which `front` is a private copy, and copies its elements or octets.
-    #[inline]
-    fn validate(
+    /// As [`UserSq::validate`].
+    #[inline(never)]
+    fn validate_own(
         &self,
-        front: &E::Front,
+        entry: (Entry<'_>, Option<Place>),
         flags: u16,
         sgl: &mut SgList,
         operands: &mut Option<Operands>,
     ) -> Result<Wqe, BadWqe> {
+        self.validate(entry, flags, sgl, operands)
+    }
+
+    /// Validates the request that is in an entry, and copies its elements or octets; `rest` is that
+    /// of the [`Layout`].
+    #[inline(always)]
+    fn validate(
+        &self,
+        (entry, rest): (Entry<'_>, Option<Place>),
+        flags: u16,
+        sgl: &mut SgList,
+        operands: &mut Option<Operands>,
+    ) -> Result<Wqe, BadWqe> {
+        let front = &Front::of(entry, rest);
         let asked = front.operation();
         let mut work = self.work(front, asked, flags);
         let bad = |work, fault| Err(BadWqe { work, fault });
@@ -198,17 +199,17 @@ impl<E: SendEntry> UserSq<E> {
         let is_local = operation.is_local();
         let is_inline = flags & wqe::INLINE != 0 && !has_sink && !is_local;
         let len = if is_inline {
-            match self.copy_octets(front, sgl) {
+            match self.copy_octets(entry, front, sgl) {
                 Some(len) => len.into(),
                 None => return bad(work, Fault::LocalLength),
             }
         } else {
             let (count, limit) = match (is_local, has_sink) {
                 (true, _) => (0, 0),
-                (false, true) => (front.base().num_sge.into(), 1),
-                (false, false) => (front.base().num_sge.into(), self.max_sge),
+                (false, true) => (front.base.num_sge.into(), 1),
+                (false, false) => (front.base.num_sge.into(), self.max_sge),
             };
-            match sgl.copy_from_ring(&self.ring, self.get, count, limit) {
+            match sgl.copy_from_ring(entry, self.layout.elements, count, limit) {
                 Some(len) => len,
                 None => return bad(work, Fault::LocalOperation),
             }
@@ -233,12 +234,13 @@ impl<E: SendEntry> UserSq<E> {
         })
     }
 
-    /// Copies the octets that the oldest request has in place of elements. Returns how many they
-    /// are, or `None` if they are too many.
-    #[inline]
-    fn copy_octets(&self, front: &E::Front, sgl: &mut SgList) -> Option<u32> {
-        let length = E::inline_length(&self.ring, self.get, front)?;
+    /// Copies the octets that a request has in place of elements. Returns how many they are, or
+    /// `None` if they are too many.
+    #[inline(always)]
+    fn copy_octets(&self, entry: Entry<'_>, front: &Front, sgl: &mut SgList) -> Option<u32> {
+        let length = front.inline_length(entry, self.layout)?;
         let room = sgl.replace_by_octets(u32_as_usize(length))?;
-        E::octets(&self.ring, self.get, room).then_some(length)
+        let has = entry.copy(self.layout.octets, room);
+        has.then_some(length)
     }
 }
