@@ -14,7 +14,7 @@ use crate::support::frames::fpdu;
 use crate::support::receiving::Receiving;
 use crate::support::rng::{Choices, Rng};
 use crate::support::sending::params;
-use crate::wire::ddp::{Msn, Stag};
+use crate::wire::ddp::{Msn, Stag, TAGGED_LEN, UNTAGGED_LEN};
 use crate::wire::fpdu::CRC_LEN;
 use crate::wire::mpa::RtrSet;
 use crate::wire::rdmap::{ImmediateData, ReadRequest};
@@ -35,6 +35,32 @@ fn waits(receiving: &mut Receiving) -> u64 {
 }
 
 const NONE: Did = Did::Failed(TermError::UntaggedNoBuffer);
+
+/// Each ULPDU is traced once, however the stream is cut and however often a receive is looked for.
+#[test]
+fn each_ulpdu_is_traced_once() {
+    let mut peer = Peer::new(100);
+    let stream = [peer.write(30), peer.send(40).concat(), peer.write(50)].concat();
+    for traces in [true, false] {
+        for cut in 0..=stream.len() {
+            let mut receiving = patient();
+            receiving.around.traces = traces;
+            let (a, b) = stream.split_at(cut);
+            receiving.feed(a);
+            receiving.feed(b);
+            receiving.feed(&[]);
+            assert_eq!(receiving.receiver.lacks(), Lack::Receive);
+            receiving.around.recvs.push_back(Some(40));
+            receiving.feed(&[]);
+            let heads: Vec<_> = receiving.around.heads.iter().map(Vec::len).collect();
+            let all = [TAGGED_LEN + 30, UNTAGGED_LEN + 40, TAGGED_LEN + 50];
+            match traces {
+                true => assert_eq!(heads, all, "{cut}"),
+                false => assert!(heads.is_empty()),
+            }
+        }
+    }
+}
 
 /// Wherever the stream is cut, a Send waits, and what is behind it does; it goes on as if the
 /// receive had been there.
