@@ -354,6 +354,16 @@ bool ep_poll(struct ibv_cq *cq, struct ibv_wc *wc, int ms)
 	}
 }
 
+struct ibv_wc ep_done(struct ibv_cq *cq, enum ibv_wc_status want)
+{
+	struct ibv_wc wc;
+
+	CHECK(ep_poll(cq, &wc, EP_EVENT_MS), "no completion");
+	CHECK(wc.status == want, "request %lu: %s instead of %s", wc.wr_id,
+	      ibv_wc_status_str(wc.status), ibv_wc_status_str(want));
+	return wc;
+}
+
 int ep_post_recv(struct ep *e, uint64_t id, void *buf, uint32_t len,
 		 uint32_t lkey)
 {

@@ -133,6 +133,8 @@ struct ibv_mr *ep_reg(struct ep *e, void *buf, size_t len, int access);
 void *ep_pages(size_t len);
 /* One completion, or false after `ms` milliseconds. */
 bool ep_poll(struct ibv_cq *cq, struct ibv_wc *wc, int ms);
+/* One completion, which has this status, or the process ends. */
+struct ibv_wc ep_done(struct ibv_cq *cq, enum ibv_wc_status want);
 int ep_post_recv(struct ep *e, uint64_t id, void *buf, uint32_t len,
 		 uint32_t lkey);
 /* One SGE, signalled. */

@@ -58,6 +58,15 @@ bool expect(bool good, const char *fmt, ...)
 	return good;
 }
 
+void completes(struct ibv_cq *cq, enum ibv_wc_status want)
+{
+	struct ibv_wc wc;
+
+	if (expect(ep_poll(cq, &wc, EP_EVENT_MS), "no completion"))
+		expect(wc.status == want, "%s instead of %s",
+		       ibv_wc_status_str(wc.status), ibv_wc_status_str(want));
+}
+
 /* ---- cases ---------------------------------------------------------------- */
 
 static const char *only;

@@ -69,6 +69,9 @@ void part(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool expect(bool good, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* The part fails if there is no completion, or one with another status. */
+void completes(struct ibv_cq *cq, enum ibv_wc_status want);
+
 /* As fork(), which does not fail; the child has a watchdog of its own. */
 pid_t new_process(void);
 /* Runs f() in a process of its own; its wait status. */

@@ -60,7 +60,7 @@ static void one(struct ep *e, enum ibv_wr_opcode op, uint32_t size, uint8_t *sou
 		uint8_t *sink, struct ibv_mr *mr, const struct msg *peer)
 {
 	bool reads = op == IBV_WR_RDMA_READ, receives = pair.server != reads;
-	struct ibv_wc wc;
+	uint32_t len;
 
 	ep_phase("operation %d of %u octets", op, size);
 	if (receives)
@@ -71,20 +71,18 @@ static void one(struct ep *e, enum ibv_wr_opcode op, uint32_t size, uint8_t *sou
 	if (!pair.server) {
 		CHECK_SYS(ep_post_send(e, 2, op, reads ? sink : source, size, mr->lkey,
 				       reads ? peer->source : peer->sink, peer->rkey));
-		CHECK(ep_poll(e->scq, &wc, EP_EVENT_MS), "no completion");
-		CHECK(wc.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(wc.status));
+		ep_done(e->scq, IBV_WC_SUCCESS);
 		/* What was written is there when an answer is. */
 		if (op == IBV_WR_RDMA_WRITE) {
 			static uint8_t nothing;
 
 			CHECK_SYS(ep_post_send(e, 3, IBV_WR_RDMA_READ, &nothing, 0, 0,
 					       peer->source, peer->rkey));
-			CHECK(ep_poll(e->scq, &wc, EP_EVENT_MS) && !wc.status, "Read");
+			ep_done(e->scq, IBV_WC_SUCCESS);
 		}
 	} else if (op == IBV_WR_SEND) {
-		CHECK(ep_poll(e->rcq, &wc, EP_EVENT_MS), "no message");
-		CHECK(wc.status == IBV_WC_SUCCESS && wc.byte_len == size, "%s, %u octets",
-		      ibv_wc_status_str(wc.status), wc.byte_len);
+		len = ep_done(e->rcq, IBV_WC_SUCCESS).byte_len;
+		CHECK(len == size, "%u octets", len);
 	}
 	ep_sync(&pair);
 	if (receives)

@@ -90,10 +90,8 @@ static bool take(uint64_t *id, int ms)
 
 static void send_one(void)
 {
-	struct ibv_wc wc;
-
 	CHECK_SYS(ep_post_send(&b.a, 0, IBV_WR_SEND, NULL, 0, 0, 0, 0));
-	CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS) && !wc.status, "Send");
+	ep_done(b.a.scq, IBV_WC_SUCCESS);
 }
 
 static void idle(void)

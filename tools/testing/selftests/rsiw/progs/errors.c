@@ -71,15 +71,6 @@ static void over(enum ibv_event_type a, enum ibv_event_type p)
 	       "%u and %u events", na, np);
 }
 
-static void status(struct ibv_cq *cq, enum ibv_wc_status want)
-{
-	struct ibv_wc wc;
-
-	if (expect(ep_poll(cq, &wc, EP_EVENT_MS), "no completion"))
-		expect(wc.status == want, "%s instead of %s",
-		       ibv_wc_status_str(wc.status), ibv_wc_status_str(want));
-}
-
 static int request(enum ibv_wr_opcode op, uint32_t len, uint64_t raddr,
 		   uint32_t rkey)
 {
@@ -141,7 +132,7 @@ static void remote(const struct target *t, bool read)
 		there = NULL;
 	}
 	CHECK_SYS(request(read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 64, to, rkey));
-	status(b.a.scq, read ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
+	completes(b.a.scq, read ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
 	over(read ? NO_EVENT : IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 	untouched();
 	end();
@@ -160,7 +151,7 @@ static void inline_of_many(void)
 	for (i = 0; i < COUNT(sge); i++)
 		sge[i] = (struct ibv_sge){ (uintptr_t)mem, 8, 0 };
 	CHECK_SYS(ibv_post_send(b.a.id->qp, &wr, &bad));
-	status(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
 }
 
 /* What is right, or not looked at, works; what is behind it arrives. */
@@ -174,19 +165,19 @@ static void good_requests(void)
 	for (i = 0; i < 2; i++)
 		CHECK_SYS(ep_post_recv(&b.p, i, mem + 3 * LEN, LEN, there->lkey));
 	CHECK_SYS(request(IBV_WR_RDMA_WRITE, LEN, to, there->rkey));
-	status(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
 	CHECK_SYS(request(IBV_WR_RDMA_READ, LEN, to, there->rkey));
-	status(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
 	expect(!memcmp(mem, mem + 2 * LEN, LEN), "other octets");
 	inline_of_many();
-	status(b.p.rcq, IBV_WC_SUCCESS);
+	completes(b.p.rcq, IBV_WC_SUCCESS);
 	part("V-ACC-16 V-ORD-14 V-WR-15 Write and Read of nothing");
 	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 0, to, there->rkey ^ GARBAGE));
-	status(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
 	CHECK_SYS(request(IBV_WR_RDMA_READ, 0, to, there->rkey ^ GARBAGE));
-	status(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
 	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
-	status(b.p.rcq, IBV_WC_SUCCESS);
+	completes(b.p.rcq, IBV_WC_SUCCESS);
 	end();
 }
 
@@ -208,10 +199,10 @@ static void enables(void)
 	enable(IBV_ACCESS_REMOTE_WRITE);
 	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 64, (uintptr_t)mem + 2 * LEN,
 			  there->rkey));
-	status(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
 	CHECK_SYS(request(IBV_WR_RDMA_READ, 64, (uintptr_t)mem + 2 * LEN,
 			  there->rkey));
-	status(b.a.scq, IBV_WC_REM_INV_REQ_ERR);
+	completes(b.a.scq, IBV_WC_REM_INV_REQ_ERR);
 	over(NO_EVENT, IBV_EVENT_QP_ACCESS_ERR);
 	end();
 	part("V-ACC-10 V-QP-7 V-AE-13 Write that the QP has not enabled");
@@ -219,10 +210,10 @@ static void enables(void)
 	enable(IBV_ACCESS_REMOTE_READ);
 	CHECK_SYS(request(IBV_WR_RDMA_READ, 64, (uintptr_t)mem + 2 * LEN,
 			  there->rkey));
-	status(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
 	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 64, (uintptr_t)mem + 2 * LEN,
 			  there->rkey));
-	status(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
 	over(IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 	end();
 	part("V-ACC-11 enables do not matter to local elements");
@@ -230,7 +221,7 @@ static void enables(void)
 	enable(0);
 	CHECK_SYS(ep_post_recv(&b.p, 1, mem + 2 * LEN, LEN, there->lkey));
 	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
-	status(b.p.rcq, IBV_WC_SUCCESS);
+	completes(b.p.rcq, IBV_WC_SUCCESS);
 	end();
 }
 
@@ -242,9 +233,9 @@ static void receive(const char *name, void *at, uint32_t len, uint32_t lkey,
 	CHECK_SYS(ep_post_recv(&b.p, 1, at, len, lkey));
 	CHECK_SYS(ep_post_recv(&b.p, 2, NULL, 0, 0));
 	CHECK_SYS(request(IBV_WR_SEND, 64, 0, 0));
-	status(b.a.scq, IBV_WC_SUCCESS);
-	status(b.p.rcq, want);
-	status(b.p.rcq, IBV_WC_WR_FLUSH_ERR);
+	completes(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.p.rcq, want);
+	completes(b.p.rcq, IBV_WC_WR_FLUSH_ERR);
 	over(peer, NO_EVENT);
 	end();
 }
@@ -295,9 +286,9 @@ static void bad_request(const char *name, enum ibv_wr_opcode op, struct ibv_sge 
 			.wr.rdma = { (uintptr_t)mem + 2 * LEN, rkey },
 		};
 	CHECK_SYS(ibv_post_send(b.a.id->qp, wr, &bad));
-	status(b.a.scq, IBV_WC_LOC_PROT_ERR);
-	status(b.a.scq, IBV_WC_WR_FLUSH_ERR);
-	status(b.a.scq, IBV_WC_WR_FLUSH_ERR);
+	completes(b.a.scq, IBV_WC_LOC_PROT_ERR);
+	completes(b.a.scq, IBV_WC_WR_FLUSH_ERR);
+	completes(b.a.scq, IBV_WC_WR_FLUSH_ERR);
 	over(NO_EVENT, IBV_EVENT_QP_FATAL);
 	untouched();
 	CHECK_SYS(ibv_dereg_mr(only_read));
@@ -371,7 +362,7 @@ static void invalidation(const char *name, int rights, bool other_pd,
 	CHECK_SYS(ep_post_recv(&b.p, 1, NULL, 0, 0));
 	/* The library takes the STag from here. */
 	CHECK_SYS(request(IBV_WR_SEND_WITH_INV, 0, 0, there->rkey ^ change));
-	status(b.p.rcq, IBV_WC_REM_INV_REQ_ERR);
+	completes(b.p.rcq, IBV_WC_REM_INV_REQ_ERR);
 	over(peer, NO_EVENT);
 	end();
 }
@@ -392,8 +383,8 @@ static void invalidations(void)
 	begin(ALL_ACCESS, false);
 	CHECK_SYS(ep_post_recv(&b.p, 1, NULL, 0, 0));
 	CHECK_SYS(request(IBV_WR_SEND_WITH_INV, 0, 0, there->rkey));
-	status(b.a.scq, IBV_WC_SUCCESS);
-	status(b.p.rcq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.p.rcq, IBV_WC_SUCCESS);
 	memset(mem + 2 * LEN, 7, LEN);
 	CHECK_SYS(request(IBV_WR_RDMA_WRITE, 64, (uintptr_t)mem + 2 * LEN,
 			  there->rkey));
@@ -431,8 +422,8 @@ static void overflow(void)
 	part("V-CQ-6 S-5042-8 others do not notice");
 	CHECK_SYS(ep_post_recv(&fine.p, 1, NULL, 0, 0));
 	CHECK_SYS(ep_post_send(&fine.a, 1, IBV_WR_SEND, NULL, 0, 0, 0, 0));
-	status(fine.a.scq, IBV_WC_SUCCESS);
-	status(fine.p.rcq, IBV_WC_SUCCESS);
+	completes(fine.a.scq, IBV_WC_SUCCESS);
+	completes(fine.p.rcq, IBV_WC_SUCCESS);
 	both_close(&fine);
 	both_destroy(&b);
 }
@@ -490,7 +481,7 @@ static void forged(const char *name, unsigned int at, uint8_t value,
 {
 	begin_forged(name, false);
 	forge(at, value);
-	status(b.a.scq, want);
+	completes(b.a.scq, want);
 	over(NO_EVENT, IBV_EVENT_QP_FATAL);
 	both_destroy(&b);
 }
@@ -501,7 +492,7 @@ static void forged_recv(const char *name, unsigned int at, uint8_t value, enum i
 	begin_forged(name, true);
 	forge(at, value);
 	CHECK_SYS(ep_post_send(&b.p, 1, IBV_WR_SEND, NULL, 0, 0, 0, 0));
-	status(b.a.rcq, want);
+	completes(b.a.rcq, want);
 	both_destroy(&b);
 }
 

@@ -63,15 +63,6 @@ struct ibv_wc good(struct ibv_cq *cq, enum ibv_wc_opcode opcode)
 	return wc;
 }
 
-void bad(struct ibv_cq *cq, enum ibv_wc_status status)
-{
-	struct ibv_wc wc = {};
-
-	if (expect(ep_poll(cq, &wc, EP_EVENT_MS), "no completion"))
-		expect(wc.status == status, "%s instead of %s",
-		       ibv_wc_status_str(wc.status), ibv_wc_status_str(status));
-}
-
 int post(struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *at;

@@ -67,12 +67,8 @@ static void reads(unsigned int n)
 
 static void done(unsigned int n)
 {
-	struct ibv_wc wc;
-
-	while (n--) {
-		CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "no completion");
-		CHECK(!wc.status, "%s", ibv_wc_status_str(wc.status));
-	}
+	while (n--)
+		ep_done(b.a.scq, IBV_WC_SUCCESS);
 }
 
 static void arrived(void)

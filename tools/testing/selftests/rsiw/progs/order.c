@@ -93,14 +93,6 @@ static void *looks(void *unused)
 	return unused;
 }
 
-static void completed(struct ibv_cq *cq)
-{
-	struct ibv_wc wc;
-
-	CHECK(ep_poll(cq, &wc, EP_EVENT_MS), "no completion");
-	CHECK(wc.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(wc.status));
-}
-
 /* Up to two elements for `len` octets from `at` on. */
 static int cut(struct ibv_sge sge[2], const uint8_t *at, uint32_t len, uint32_t lkey)
 {
@@ -153,9 +145,9 @@ static bool moved(int kind, const uint8_t *from, uint8_t *to, uint32_t len)
 	sem_post(&wanted);
 	await(&ready);
 	CHECK_SYS(ibv_post_send(b.a.id->qp, &send, &bad));
-	completed(b.a.scq);
+	ep_done(b.a.scq, IBV_WC_SUCCESS);
 	if (kind == SEND)
-		completed(b.p.rcq);
+		ep_done(b.p.rcq, IBV_WC_SUCCESS);
 	await(&done);
 	all++;
 	waited += look.waited;

@@ -106,11 +106,9 @@ static int post(enum ibv_wr_opcode op, uint64_t id, uint32_t len, uint32_t offse
 
 static void good(uint64_t id)
 {
-	struct ibv_wc wc;
+	uint64_t found = ep_done(b.a.scq, IBV_WC_SUCCESS).wr_id;
 
-	CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "no completion of request %lu", id);
-	CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == id, "request %lu: %s of %lu", id,
-	      ibv_wc_status_str(wc.status), wc.wr_id);
+	CHECK(found == id, "request %lu instead of %lu", found, id);
 }
 
 static void who_asks(void)
@@ -215,7 +213,6 @@ static void waiting(void)
 
 static void errors(void)
 {
-	struct ibv_wc wc;
 	unsigned int i;
 
 	part("requests are flushed after an error");
@@ -226,12 +223,10 @@ static void errors(void)
 	}
 	CHECK_SYS(ep_post_send(&b.a, 20, IBV_WR_RDMA_READ, mem, 64, here->lkey,
 			       (uintptr_t)mem, there->rkey + 256));
-	CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "no completion");
-	expect(wc.status == IBV_WC_REM_ACCESS_ERR, "%s", ibv_wc_status_str(wc.status));
+	completes(b.a.scq, IBV_WC_REM_ACCESS_ERR);
 	for (i = 0; i < 10; i++) {
 		CHECK_SYS(post(IBV_WR_RDMA_WRITE, i, 64, 4096));
-		CHECK(ep_poll(b.a.scq, &wc, EP_EVENT_MS), "no completion");
-		expect(wc.status == IBV_WC_WR_FLUSH_ERR, "%s", ibv_wc_status_str(wc.status));
+		completes(b.a.scq, IBV_WC_WR_FLUSH_ERR);
 	}
 	end();
 }
@@ -242,7 +237,6 @@ static int at_the_limit(void)
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
 	struct rlimit one = { 1, 1 };
 	struct ibv_context *ctx;
-	struct ibv_wc wc;
 	struct ibv_qp *qp;
 
 	CHECK_SYS(setenv("RSIW_POLL_US", "1000", 1));
@@ -254,8 +248,7 @@ static int at_the_limit(void)
 	CHECK(lookers() == 0, "there is a thread");
 	CHECK_SYS(to_state(qp, IBV_QPS_ERR));
 	CHECK_SYS(ibv_post_send(qp, &wr, &bad));
-	CHECK(ep_poll(qp->send_cq, &wc, EP_EVENT_MS), "no completion");
-	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR, "%s", ibv_wc_status_str(wc.status));
+	ep_done(qp->send_cq, IBV_WC_WR_FLUSH_ERR);
 	CHECK_SYS(ibv_destroy_qp(qp));
 	return 0;
 }

@@ -31,15 +31,6 @@ static void arm(struct ibv_cq *cq, bool solicited)
 	CHECK_SYS(ibv_req_notify_cq(cq, solicited));
 }
 
-static void take_one(struct ibv_cq *cq, enum ibv_wc_status want)
-{
-	struct ibv_wc wc;
-
-	CHECK(ep_poll(cq, &wc, EVENT_MS), "no completion");
-	CHECK(wc.status == want, "completion is %s instead of %s",
-	      ibv_wc_status_str(wc.status), ibv_wc_status_str(want));
-}
-
 static void must_fire(struct ep *e, const char *what)
 {
 	CHECK(got_event(e, EVENT_MS), "no event: %s", what);
@@ -105,7 +96,7 @@ static void receiver(struct ep_pair *pair, struct ep *e, struct ibv_mr *mr)
 		if (t->fires)
 			must_fire(e, t->what);
 		for (k = 0; k < t->plain + t->solicited; k++)
-			take_one(e->rcq, IBV_WC_SUCCESS);
+			ep_done(e->rcq, IBV_WC_SUCCESS);
 		/* Also: no second event of the one arming. */
 		must_not_fire(e, t->what);
 		ep_sync(pair);
@@ -113,7 +104,7 @@ static void receiver(struct ep_pair *pair, struct ep *e, struct ibv_mr *mr)
 	ep_phase("notify: send queue, next");
 	arm(e->rcq, true);
 	ep_sync(pair);
-	take_one(e->rcq, IBV_WC_SUCCESS);
+	ep_done(e->rcq, IBV_WC_SUCCESS);
 }
 
 static void sender(struct ep_pair *pair, struct ep *e, struct ibv_mr *mr)
@@ -132,7 +123,7 @@ static void sender(struct ep_pair *pair, struct ep *e, struct ibv_mr *mr)
 		for (k = 0; k < t->plain + t->solicited; k++) {
 			send_one(e, mr, t->len,
 				 k < t->plain ? 0 : IBV_SEND_SOLICITED);
-			take_one(e->scq, IBV_WC_SUCCESS);
+			ep_done(e->scq, IBV_WC_SUCCESS);
 		}
 		must_not_fire(e, "solicited arming of a send queue");
 		ep_sync(pair);
@@ -141,7 +132,7 @@ static void sender(struct ep_pair *pair, struct ep *e, struct ibv_mr *mr)
 	arm(e->scq, false);
 	send_one(e, mr, 16, 0);
 	must_fire(e, "next, completion of a send");
-	take_one(e->scq, IBV_WC_SUCCESS);
+	ep_done(e->scq, IBV_WC_SUCCESS);
 	ep_sync(pair);
 }
 
@@ -166,7 +157,7 @@ void run_notify(struct ep_pair *pair, const struct ep_where *w,
 	ep_expect(e.ec, RDMA_CM_EVENT_DISCONNECTED);
 	if (pair->server) {
 		must_fire(&e, "solicited arming and a flushed receive");
-		take_one(e.rcq, IBV_WC_WR_FLUSH_ERR);
+		ep_done(e.rcq, IBV_WC_WR_FLUSH_ERR);
 	}
 	ep_sync(pair);
 	CHECK_SYS(ibv_dereg_mr(mr));

@@ -24,8 +24,6 @@ void end(void);
 
 /* The next completion is a success. */
 struct ibv_wc good(struct ibv_cq *cq, enum ibv_wc_opcode opcode);
-/* The next completion has that status. */
-void bad(struct ibv_cq *cq, enum ibv_wc_status status);
 /* A request, which is refused or not. */
 int post(struct ibv_send_wr *wr);
 
