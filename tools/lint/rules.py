@@ -243,6 +243,13 @@ KERNEL_MEMORY = (
 )
 
 
+# What an upper layer has made is passed to what needs it when that is made, and keeps its type.
+NO_TYPE = (
+    (r"\bdyn\s+Any\b", set()),
+    (r"\bdowncast\w*\s*(?:::\s*<|\()", set()),
+)
+
+
 def in_one_place(source, table, what):
     """Nothing else does what the table has places for."""
     for form, where in table:
@@ -327,6 +334,7 @@ def check(sources, section):
     for source in above:
         yield from in_one_place(source, WHICH_DEVICE, "which device it is, is answered")
         yield from in_one_place(source, KERNEL_MEMORY, "an address becomes memory of the kernel")
+        yield from in_one_place(source, NO_TYPE, "an object is looked for by its type")
         yield from log_lines(source, ALL_WRITERS)
     paths = {source.path for source in above}
     yield from (f"{path} is not there any more" for path in ALL_WRITERS if path not in paths)
@@ -399,6 +407,8 @@ def self_test():
     assert len(found(in_one_place, KERNEL_MEMORY, "", text=memory)) == 1
     assert not found(in_one_place, KERNEL_MEMORY, "", path="mr/access.rs", text=memory)
     assert not found(in_one_place, table, "", path="b.rs", text="fn f() { s.bind_to_device(n) }")
+    for look in ("a: &dyn Any", "f(x.downcast_ref())", "x.downcast::<T>()"):
+        assert len(found(in_one_place, NO_TYPE, "", text="fn f() { %s }" % look)) == 1, look
 
     line = 'fn f() { %s("%s\\n"); }'
     for call in ("pr_info!", "::kernel::pr_err!", "dev_warn_once!", "printk_deferred", "___ratelimit"):
