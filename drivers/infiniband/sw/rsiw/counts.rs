@@ -145,7 +145,7 @@ impl CountsOf {
     /// Counts rare events, ignoring `None`.
     #[inline(always)]
     pub(crate) fn count_all(&self, counters: impl IntoIterator<Item = Option<Counter>>) {
-        // Bound: the counters that one event has.
+        // Bound: the number of counters for one event.
         for counter in counters.into_iter().flatten() {
             self.count(counter);
         }

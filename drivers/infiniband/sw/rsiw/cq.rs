@@ -189,8 +189,8 @@ pub(crate) struct Cq {
     state: Watched<CqState>,
     /// Notifications up to now; wraps. Changes under the queue's lock.
     notified: Atomic<u32>,
-    /// The word in the ring of a process in which it says what it waits for; `None` for
-    /// kernel consumers.
+    /// A word in the ring of a process: there the process says what it waits for. `None` for kernel
+    /// consumers.
     armed: Option<MovableWord>,
     /// Needed for the ring that a resize makes.
     loaded: Loaded,
@@ -281,7 +281,7 @@ impl Cq {
         let found = waiting.count();
         let since = self.state.lock().ring.user()?.since(&waiting);
         let first = waiting.copy_to(&mut ring, found, since)?;
-        // This ends: what comes meanwhile can at most fill the new ring, which is an error.
+        // This loop ends: what comes meanwhile can at most fill the new ring, which is an error.
         let replaced = loop {
             let mut state = self.state.lock();
             let since = match state.ring.user()?.go_on_in(&mut ring, &waiting)? {
@@ -397,8 +397,8 @@ impl Cq {
         }
     }
 
-    /// Returns whether the consumer, a process, waits for a notification rather than polls all the
-    /// time. Any context; takes no lock.
+    /// Returns whether the consumer, which is a process, waits for a notification. If not, it polls
+    /// all the time. Any context; takes no lock.
     #[inline(never)]
     pub(crate) fn is_awaited(&self) -> bool {
         let armed = self.armed.as_ref();
@@ -467,8 +467,8 @@ impl Spare {
         }
     }
 
-    /// Raises their number to at least `entries`, or returns `ENOMEM`. Does nothing for the queue
-    /// of a process. Sleeps.
+    /// Raises the number of these entries to at least `entries`, or returns `ENOMEM`. Does nothing
+    /// for the queue of a process. Sleeps.
     pub(crate) fn extend(&self, entries: u32) -> Result {
         let more = entries.checked_sub(self.entries.load(Relaxed));
         if let Some(more) = more.filter(|more| *more > 0) {

@@ -108,7 +108,7 @@ fn refuse_siw() -> Result {
 /// otherwise what the core says.
 fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
     let is_wanted = params::port_map();
-    // The daemon behind it, iwpmd, is asked on behalf of the first namespace only.
+    // The core asks the port mapper's daemon, iwpmd, on behalf of the first namespace only.
     let port_map = is_wanted && netdev.is_in_first_namespace();
     if is_wanted && !port_map {
         let name = netdev.name();

@@ -70,7 +70,7 @@ use kernel::{
 
 pub(crate) use crate::ffi::rdma::kmr::PdId;
 
-/// Most extents of a fast-register region, before adjacent ones are joined.
+/// How many extents a fast-register region may have, before adjacent ones are joined.
 pub(crate) const MAX_FAST_REG: u32 = 1024;
 
 enum Kind {

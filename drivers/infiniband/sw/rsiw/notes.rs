@@ -75,7 +75,7 @@ impl<N: Note> Noticeboard<N> {
     /// Changes what is there. Returns what it was.
     fn change(&self, change: impl Fn(Notes<N>) -> Notes<N>) -> Notes<N> {
         let mut old = self.bits.load(Relaxed);
-        // Bound: the notes, which others leave or take meanwhile.
+        // Bound: this is tried again only if another thread has left or taken a note meanwhile.
         loop {
             let new = change(Notes::from_bits(old)).bits();
             match self.bits.cmpxchg(old, new, Full) {

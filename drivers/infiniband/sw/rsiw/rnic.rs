@@ -80,7 +80,7 @@ pub(crate) struct Rnic {
     removal: Work<Self>,
     #[pin]
     watch: Work<Self, { WATCH }>,
-    /// Runs out when the removal has waited so long that the log says for whom.
+    /// Runs out when the removal has waited for so long that the log is to say for whom it waits.
     #[pin]
     grace: Timer<Self>,
     #[pin]
@@ -120,7 +120,7 @@ impl Rnic {
         let Some(number) = self.dev.handle().number() else {
             return;
         };
-        // Nobody depends on the files.
+        // An error is ignored, as nobody depends on the files.
         let Ok(name) = CString::try_from_fmt(fmt!("{number}")) else {
             return;
         };
@@ -134,13 +134,13 @@ impl Rnic {
     }
 }
 
-/// Milliseconds at most for connections to end. Nothing of that depends on peers.
+/// How many milliseconds connections may take to end. How long that lasts does not depend on peers.
 const END_MS: u32 = 5_000;
 /// Milliseconds between lines in the log that say for whom a removal waits.
 const GRACE_MS: u32 = 10_000;
-/// Milliseconds at most for consumers to clean up behind connects that failed.
+/// How many milliseconds consumers may take to clean up behind connects that failed.
 const CLEANUP_MS: u32 = 2_000;
-/// Milliseconds between looks at that.
+/// How many milliseconds pass between looks whether they have.
 const LOOK_MS: u32 = 10;
 /// Identifies the work item that logs that; the other one begins the removal.
 const WATCH: u64 = 1;
@@ -202,7 +202,8 @@ impl Rnic {
                 known += 1;
                 unconnected |= qp.shared.is_unconnected_of_kernel();
             });
-            // Those that are being destroyed are counted, though not known any more.
+            // Queue pairs that are being destroyed are counted, though they are not in the table
+            // any more.
             !unconnected && self.dev.limits().qps.used() == known.0
         });
         // Completion queues follow queue pairs at once.

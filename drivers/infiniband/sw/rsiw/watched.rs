@@ -37,7 +37,7 @@ pub(crate) trait Watch: Unpin {
 pub(crate) struct Watched<T> {
     #[pin]
     lock: SpinLockIrq<T>,
-    /// That of [`Watch::word`] when the lock was released last.
+    /// What [`Watch::word`] returned when the lock was released last.
     word: Atomic<u64>,
 }
 

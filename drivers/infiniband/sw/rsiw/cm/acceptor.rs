@@ -94,9 +94,9 @@ const TCP_BACKLOG: u32 = 128;
 /// Milliseconds until what could not be taken from TCP is tried again.
 const RETRY_MS: u32 = 100;
 
-/// What the wildcard listeners of one consumer have in common: the RDMA CM gives a wildcard port of
-/// a port space to one consumer per namespace. TCP has one space only, so that consumers in
-/// different ones must not share a socket.
+/// What the wildcard listeners of one consumer have in common. The RDMA CM gives a wildcard port of
+/// a port space to one consumer per namespace. TCP has one space of ports only, so consumers in
+/// different port spaces must not share a socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct WildcardKey {
     namespace: u64,
@@ -201,14 +201,15 @@ impl<'a> ListenAt<'a> {
 
 /// Whose a socket is that listens.
 enum Role {
-    /// That of one listener, at an address.
+    /// The socket of one listener, at an address.
     Single,
-    /// That of all listeners which have this key in these.
+    /// The socket of all listeners that have this key in these sockets.
     Shared {
         key: WildcardKey,
         all: Arc<Acceptors>,
     },
-    /// That of one listener on the wildcard whose device is bound; it has joined this one, too.
+    /// The socket of one listener on the wildcard whose device is bound. The listener has joined
+    /// this other socket, too.
     Below(Arc<Acceptor>),
 }
 

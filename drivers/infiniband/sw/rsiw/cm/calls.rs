@@ -157,8 +157,8 @@ pub(super) fn mapped_port(dev: &Device, id: CallId<'_>, netdev: &NetDevice) -> O
     Some(port)
 }
 
-/// The consumer's network namespace is not the device's, whose addresses are not those that the
-/// consumer means.
+/// The consumer's network namespace is not that of the device, in which the consumer's addresses
+/// mean something else.
 pub(super) const NOT_IN_NAMESPACE: Refusal =
     Refusal::new(EADDRNOTAVAIL, "used from another network namespace");
 
@@ -206,8 +206,9 @@ impl Dial {
     /// Starts to connect TCP, which reports to `handler`. With `is_secure` the socket is made for
     /// TLS.
     ///
-    /// Ports of RDMA consumers have a number space of their own, so TCP may be using one that is
-    /// free there. Then another is taken, unless the consumer wanted a privileged one.
+    /// RDMA consumers have ports of their own, apart from those of TCP. So a port that is free
+    /// among them may be in use by TCP. Then another one is taken, unless the consumer wanted a
+    /// privileged one.
     pub(super) fn connect<H: StreamHandler>(
         &self,
         over: &NetDevice,

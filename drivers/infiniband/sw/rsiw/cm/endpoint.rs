@@ -106,21 +106,21 @@ use kernel::{
 /// How long a handshake of TLS may wait for others, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
 
-/// Whose work acts in the place of the endpoint's own until there is a Request
-/// (see [`super::turns`]).
+/// Who acts for the endpoint until there is a Request: instead of the endpoint's own work item, a
+/// work item that many endpoints share runs for it (see [`super::turns`]).
 #[derive(Clone)]
 pub(super) enum Deputy {
-    /// That of the listener, for the side that was connected to.
+    /// The work item of the listener, on the side that was connected to.
     Listener(Arc<Listener>),
-    /// That of the device, for the side that connects.
+    /// The work item of the device, on the side that connects.
     Initiators,
 }
 
 /// How far the TLS of a connection is (see [`super::secure`]).
 pub(super) enum Security {
-    /// It has none, or has it.
+    /// The connection has TLS, or is to have none.
     Settled,
-    /// The peer has sent no ClientHello yet, or not all of it. Of the side that was connected to.
+    /// On the side that was connected to: the peer has not sent all of its ClientHello.
     Silent,
     /// The handshake is to begin, once TCP is connected and within `left` milliseconds from then on.
     Wanted {
@@ -237,7 +237,7 @@ impl EndpointState {
 /// the endpoint to whoever holds it.
 struct Visible {
     cm_id: Option<ARef<CmId>>,
-    /// By which its consumer knows, or has known, the connection.
+    /// The identifier by which the consumer knows, or has known, the connection.
     consumer: Option<ConsumerId>,
     phase: Name,
 }
@@ -279,7 +279,7 @@ impl Endpoints {
 #[pin_data]
 pub(super) struct Endpoint {
     pub(super) endpoints: Arc<Endpoints>,
-    /// By which iw_cm and the registry know it.
+    /// The number by which iw_cm and the registry know the endpoint.
     number: usize,
     /// Who pays until there is a QP, which has a payer of its own.
     pub(super) payer: Payer,
@@ -413,7 +413,7 @@ impl Endpoint {
 
     /// Queues the endpoint's own work. Any context.
     fn queue(self: &Arc<Self>) {
-        // If it is queued already it will see what the caller noted.
+        // If the work is queued already, it will see what the caller has noted.
         let _ = self.dev().cm_queue().enqueue(self.clone());
     }
 

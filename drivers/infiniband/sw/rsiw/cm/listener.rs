@@ -59,8 +59,8 @@ pub(super) struct Listener {
     cm_id: ARef<CmId>,
     #[pin]
     half_open: SpinLock<HalfOpen>,
-    /// How many there may be; how many there are, and of these in a handshake, which changes under
-    /// the lock.
+    /// How many connections without a Request there may be; how many there are; and how many of
+    /// these are in a handshake. The latter two change under the lock.
     places: usize,
     taken: Atomic<u32>,
     shaking: Atomic<u32>,
@@ -69,12 +69,12 @@ pub(super) struct Listener {
 /// The connections without a Request. One that is driven out of its crowd is ended (T-42).
 struct HalfOpen {
     closed: bool,
-    /// Those that say nothing yet; with TLS, those without a ClientHello and those that wait until
-    /// their handshake can begin.
+    /// Connections that have said nothing yet; with TLS, connections without a ClientHello, and
+    /// those that wait until their handshake can begin.
     silent: Crowd<KVec<Place>>,
-    /// Those in a handshake.
+    /// Connections in a handshake.
     shaking: Crowd<KVec<Place>>,
-    /// Those that are through with it.
+    /// Connections that are through with their handshake.
     secured: Crowd<KVec<Place>>,
 }
 
@@ -172,7 +172,7 @@ impl Listener {
         self.show(&half_open);
     }
 
-    /// Shows how many there are, to those who only look. Under the lock.
+    /// Publishes how many connections there are, for observers. Under the lock.
     fn show(&self, half_open: &HalfOpen) {
         let HalfOpen {
             silent,
@@ -205,7 +205,7 @@ impl Listener {
             }
             let place = place(source, number);
             half_open.shaking.admit_in_turn(place).map_err(|Crowded| {
-                // Into the place that it had.
+                // It goes into the place that it had.
                 half_open.silent.admit(place);
                 EAGAIN
             })

@@ -125,7 +125,8 @@ impl Endpoint {
         outputs
     }
 
-    /// As [`Endpoint::try_feed`], for what is no consumer's call.
+    /// Feeds the connection, and carries out the outputs. For an input that is not the call of a
+    /// consumer, so that nobody is told of an error.
     pub(super) fn feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) {
         let _ = self.try_feed(st, input);
     }
@@ -154,7 +155,7 @@ impl Endpoint {
         }
     }
 
-    /// Does all that cannot fail.
+    /// Carries out those of the outputs that cannot fail.
     fn apply(self: &Arc<Self>, st: &mut EndpointState, outputs: &Outputs) {
         if let Some(log) = outputs.log {
             self.log(st, log);
@@ -192,7 +193,8 @@ impl Endpoint {
                 }
             }
             Some(Tcp::Release) => {
-                // The FIN was sent, but for a race: closing a socket sends no close_notify.
+                // The FIN was sent before, except in a race. It is not left to the close of the
+                // socket, as that sends no close_notify.
                 if let Some(sock) = st.sock.take() {
                     sock.shutdown_write();
                 }
@@ -216,7 +218,7 @@ impl Endpoint {
         }
     }
 
-    /// Does what may fail.
+    /// Carries out the output that may fail.
     fn attempt(self: &Arc<Self>, st: &mut EndpointState, ask: Ask, frame: &[u8]) -> Result {
         match ask {
             Ask::Dial => self.dial(st),
@@ -238,8 +240,8 @@ impl Endpoint {
     }
 
     fn dial(self: &Arc<Self>, st: &mut EndpointState) -> Result {
-        // Before anything can queue the endpoint's own work: if that held the mutex when it is the
-        // endpoint's turn, others would overtake it.
+        // This comes before anything can queue the endpoint's own work. If that work had the mutex
+        // when it is the endpoint's turn, other endpoints would overtake this one.
         self.leave_to(Deputy::Initiators);
         let dial = st.dial.as_ref().ok_or(EINVAL)?;
         let dev = self.dev();

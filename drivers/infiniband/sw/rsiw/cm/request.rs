@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests: sending them in their order on the side that connects; on the other one its endpoints,
-//! reading Requests in their order, and the consumers' answers.
+//! Requests. On the side that connects they are sent in the order of the calls. On the other side
+//! there are endpoints for them, they are read in their order, and consumers answer them.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -223,7 +223,7 @@ pub(super) fn read(this: &Arc<Endpoint>) {
         if let Some(request) = request {
             this.deliver(request);
         }
-        // Those behind it deliver theirs now.
+        // The endpoints behind it deliver their Requests now.
         drop(spot);
     }
     this.take_over();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TLS below MPA: its handshake comes between TCP and the Request, on connections of a device that
-//! has it. No standard says how the two go together; both ends have to be told.
+//! TLS below MPA: on connections of a device that has TLS, the handshake comes between TCP and the
+//! Request. No standard says how the two go together; both ends have to be told.
 //!
-//! Meanwhile the socket is the daemon's that does the handshake, and has no callbacks. The timer of
-//! the connection's phase goes on.
+//! During the handshake the socket belongs to the daemon that does it, and has no callbacks. The
+//! timer of the connection's phase goes on.
 //!
 //! Context: process, under the endpoint's mutex.
 #![forbid(unsafe_code)]
@@ -201,7 +201,7 @@ impl Endpoint {
         if let Some(listener) = self.host() {
             listener.end_handshake(st.source, self.number())?;
         }
-        // The handshake has the socket until it is dropped.
+        // The daemon has the socket until the handshake is dropped.
         st.security = Security::Settled;
         let sock = st.sock.as_ref().ok_or(ECONNRESET)?;
         st.callbacks = Some(Callbacks::install(sock.claim()?, self.clone())?);

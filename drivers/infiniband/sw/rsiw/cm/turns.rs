@@ -58,7 +58,7 @@ use kernel::{
 
 /// Objects that are acted upon before others get the worker.
 const BUDGET: usize = 64;
-/// How many newer objects another one may pass at most.
+/// How many newer objects an older one may go in front of.
 const OVERTAKES: usize = 64;
 
 /// What can wait for its turn.
@@ -152,10 +152,10 @@ pub(super) const WAIT_MS: u32 = 5_000;
 /// Connections among which there is an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Line {
-    /// Those that were accepted at a port, and come from one address. What a stranger elsewhere does
-    /// makes nobody wait.
+    /// Connections that were accepted at one port, and come from one address. What a stranger
+    /// elsewhere does makes nobody wait.
     From(IpAddr, u16),
-    /// Those that connect to one place.
+    /// Connections that this side makes to one address and port.
     To(SocketAddr),
 }
 

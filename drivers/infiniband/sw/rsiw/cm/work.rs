@@ -56,8 +56,8 @@ impl WorkItem for Endpoint {
 impl Endpoint {
     fn act(self: &Arc<Self>) {
         // A process may hold the mutex and be preempted. The work of other endpoints must not wait
-        // for it, so neither does this: each call of a process kicks the endpoint when it has
-        // unlocked the mutex.
+        // for it, so this does not wait for the mutex either: each call of a process kicks the
+        // endpoint when it has unlocked the mutex.
         while let Some(mut st) = self.state.try_lock() {
             self.advance(&mut st);
             let Some(pending) = self.next_event(&mut st) else {
@@ -101,7 +101,7 @@ impl Endpoint {
                 self.feed(st, Input::Shut);
             }
             EndpointNote::Abort => self.feed(st, Input::Abort),
-            // The caller goes on to that.
+            // The caller goes on with the handshake next.
             EndpointNote::Expired if st.security.is_tried_again() => {}
             EndpointNote::Expired if st.security.is_in_line() => st.security.elapsed(WAIT_MS),
             EndpointNote::Expired => {

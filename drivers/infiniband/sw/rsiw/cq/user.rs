@@ -126,9 +126,10 @@ impl UserRing {
         self.put - waiting.end
     }
 
-    /// Moves the queue to `other`, to which `waiting` was copied, with the arming and what came
-    /// since; `other` becomes the old ring. Does nothing if more than [`AT_A_TIME`] came since.
-    /// Fails as [`Waiting::copy_to`].
+    /// Moves the queue to the ring `other`, to which `waiting` was copied before: copies the
+    /// completions that came since, and what the process has asked to be told of. `other` is the
+    /// old ring then. Does nothing if more than [`AT_A_TIME`] completions came since. Fails as
+    /// [`Waiting::copy_to`].
     pub(super) fn go_on_in(&mut self, other: &mut Self, waiting: &Waiting) -> Result<Moved> {
         let since = self.since(waiting);
         if since > AT_A_TIME {
@@ -154,7 +155,7 @@ impl UserRing {
             _ => return Err(EINVAL),
         }
         for i in 0..n {
-            // A process has rings of one kind, so that entries are as long.
+            // A process has rings of one kind, so the entries of both are equally long.
             let entry = self.ring.entry(self.put);
             entry.carry_over(from.entry(first + i));
             entry.set_short_flags(entry.short_flags() | VALID);
@@ -214,8 +215,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Counts them. If newer ones have taken the places of polled ones meanwhile, those are
-    /// counted, too. Process context, no lock.
+    /// Counts the completions. If newer ones have taken the places of some that were polled
+    /// meanwhile, the newer ones are counted, too. Process context, no lock.
     pub(super) fn count(&self) -> u32 {
         // The process polls them in order, and clears their flags.
         let len = self.ring.len();
@@ -223,15 +224,16 @@ impl Waiting {
         (0..len).find(is_free).unwrap_or(len)
     }
 
-    /// Copies them to the empty ring `to`, and returns the number of the first. `found` is what
-    /// [`Waiting::count`] has returned, and `since` what [`UserRing::since`] has afterwards.
-    /// Process context, no lock.
+    /// Copies the completions to the empty ring `to`, and returns the number of the first. `found`
+    /// is what [`Waiting::count`] has returned, and `since` what [`UserRing::since`] has
+    /// afterwards. Process context, no lock.
     ///
     /// # Errors
     ///
     /// `EINVAL` if `to` is too small (V-CQ-12); nothing has changed then.
     pub(super) fn copy_to(&self, to: &mut UserRing, found: u32, since: u32) -> Result<Position> {
-        // What came since took the places of as many of the oldest, none of which waited.
+        // The completions that came since have taken the places of as many of the oldest, none of
+        // which waited any more.
         let held = found.min(self.ring.len().saturating_sub(since));
         let first = self.end - held;
         to.append(&self.ring, first, held)?;

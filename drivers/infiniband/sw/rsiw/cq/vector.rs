@@ -65,9 +65,10 @@ impl Vector {
         )
     }
 
-    /// Has the handler called in softirq on the vector's processor, or on this one if that one is
-    /// offline; at once if this is a softirq there. Calls still to come become one. Any context
-    /// with interrupts on, without a lock that the handler might take.
+    /// Has the handler called in softirq on the vector's processor, or on this processor if the
+    /// vector's is offline; at once if this is a softirq on that processor. Several calls that are
+    /// still to come become one. Any context with interrupts on, without a lock that the handler
+    /// might take.
     pub(super) fn notify(this: &Arc<Self>) {
         let is_here = is_softirq();
         // Held from the look at the processor to the handler's end. In a thread the softirq runs

@@ -48,8 +48,9 @@ impl Keyring {
         unsafe { h::keyring_serial(self.0.as_ptr()) }
     }
 
-    /// Looks whether a key is linked into this keyring (not: into one that is linked into it), and
-    /// both are valid. Fails with `ENOKEY`, `EKEYREVOKED` or `EKEYEXPIRED`, or `ENOMEM`.
+    /// Checks that a key is linked into this keyring itself, not into another keyring in it, and
+    /// that key and keyring are valid. Fails with `ENOKEY`, `EKEYREVOKED` or `EKEYEXPIRED`, or
+    /// `ENOMEM`.
     pub(crate) fn check(&self, key: i32) -> Result {
         // SAFETY: the keyring is live; this is process context.
         to_result(unsafe { h::keyring_check(self.0.as_ptr(), key) })

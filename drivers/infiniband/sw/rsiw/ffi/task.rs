@@ -72,8 +72,8 @@ pub(crate) fn is_preemptible() -> bool {
     unsafe { h::is_preemptible() }
 }
 
-/// Returns whether others are preferred to this thread, which might keep those who wait for it
-/// waiting for long. Process context.
+/// Returns whether the scheduler prefers other threads to this one, so that whoever waits for this
+/// thread might wait for long. Process context.
 #[inline]
 pub(crate) fn is_low_priority() -> bool {
     // SAFETY: looks at the thread.
@@ -157,7 +157,8 @@ impl Process {
     }
 }
 
-/// The identity of a process, which may have ended. Its number may be another one's by then.
+/// The identity of a process, which may have ended. Its number may be that of another process by
+/// then.
 ///
 /// # Invariants
 ///
@@ -170,7 +171,8 @@ unsafe impl Send for Identity {}
 unsafe impl Sync for Identity {}
 
 impl Identity {
-    /// Returns that of the calling process, or `ESRCH` if it is about to end. Process context.
+    /// Returns the identity of the calling process, or `ESRCH` if it is about to end. Process
+    /// context.
     pub(crate) fn current() -> Result<Self> {
         // SAFETY: the function has no preconditions.
         let pid = NonNull::new(unsafe { h::current_process() }).ok_or(ESRCH)?;
@@ -178,7 +180,7 @@ impl Identity {
         Ok(Self(pid))
     }
 
-    /// Returns whether it is that of the calling process. Process context.
+    /// Returns whether this is the identity of the calling process. Process context.
     pub(crate) fn is_current(&self) -> bool {
         // SAFETY: only the address is looked at.
         unsafe { h::process_is_current(self.0.as_ptr()) }

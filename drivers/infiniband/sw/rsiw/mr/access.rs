@@ -183,7 +183,8 @@ pub(crate) struct MrAccess<P: GatePtr> {
     guard: GateGuard<P>,
     /// The window through which it is used.
     window: Option<GateGuard<P>>,
-    /// On behalf of which domain; of none through a window.
+    /// The protection domain on whose behalf the region is used; `None` if it is used through a
+    /// window.
     pd: Option<PdId>,
     offset: u64,
     len: u32,

@@ -48,7 +48,8 @@ impl Range {
         self.len.saturating_sub(offset)
     }
 
-    /// As [`Range::locate`], for what is longer than a message.
+    /// Returns where in the region `len` octets at `addr` start, if all are inside. Unlike
+    /// [`Range::locate`] it takes lengths that no message has.
     pub(super) fn locate_long(&self, addr: u64, len: u64) -> Result<u64, RangeError> {
         // The last octet may have the highest address there is.
         if addr.checked_add(len.saturating_sub(1)).is_none() {

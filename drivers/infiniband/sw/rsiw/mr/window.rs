@@ -90,7 +90,8 @@ pub(crate) struct Party<'a> {
 /// Why a bind is refused (V-WC-17, V-WC-20). The window is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BindError {
-    /// The STag is no window's, names another one, or has the key of the bind before (V-MW-17).
+    /// The STag is not that of a window, or is that of another window, or its key is that of the
+    /// bind before (V-MW-17).
     Window,
     /// The window is bound already.
     Valid,
@@ -109,7 +110,7 @@ pub(crate) enum BindError {
 /// What a window stands for while it is valid.
 struct Bound {
     region: Arc<Mr>,
-    /// For which queue pair; `None` for the whole protection domain.
+    /// The queue pair that it is bound for; `None` for the whole protection domain.
     binder: Option<Arc<Binder>>,
     access: Access,
     range: Range,
@@ -131,7 +132,7 @@ struct WindowState {
     /// then that of the queue pair that invalidated it last (V-MW-14).
     pd: PdId,
     bound: Option<Bound>,
-    /// The STag of that binding, or of the one before.
+    /// The STag of `bound`, or of the binding that ended last.
     last: Option<Stag>,
 }
 
@@ -209,7 +210,8 @@ impl Window {
         let base = if zero_based { 0 } else { wr.addr };
         let range = Range::new(base, wr.len).ok_or(BindError::Bounds)?;
         let binder = (self.kind == MwType::Two).then_some(party.binder);
-        // Another's region must not be held for a moment even, as its owner would notice.
+        // The region of somebody else must not be held even for a moment, as its owner would
+        // notice.
         if matches!(region.kind, Kind::Dma(_) | Kind::Window(_)) {
             return Err(BindError::Region);
         }

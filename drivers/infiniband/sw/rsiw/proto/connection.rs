@@ -87,7 +87,7 @@ enum Link {
     Accepted { depths: EventDepths, left: u32 },
     /// It is up; a close event is due.
     Up,
-    /// As `Up`, and the peer is closing.
+    /// It is up, and the peer is closing; a close event is due.
     Closing,
 }
 
@@ -315,7 +315,7 @@ where
         }
     }
 
-    /// Gives TCP to the QP, which then installs its own callbacks and drains the socket (T-25).
+    /// Has TCP given to the QP, which then installs its own callbacks and drains the socket (T-25).
     fn start(
         &mut self,
         reply: usize,

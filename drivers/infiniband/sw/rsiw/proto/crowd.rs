@@ -3,8 +3,8 @@
 //! A bounded number of connections that wait for something of their peers, and who of them goes if
 //! there are too many: strangers may open any number, and must not keep others out (T-42).
 //!
-//! Where there is no room, those go first of whom there are most from one place. So nobody can drive
-//! out others by opening many connections, unless from as many places.
+//! Where there is no room, one has to go: the oldest from the place from which most have come. So
+//! nobody can drive out others by opening many connections, unless from as many places.
 #![forbid(unsafe_code)]
 
 use core::{
@@ -17,8 +17,8 @@ use core::{
     ops::DerefMut,
 };
 
-/// Milliseconds that a connection may be in a crowd before one from elsewhere may drive it out that
-/// can wait.
+/// For this many milliseconds a connection stays in a crowd undisturbed. Afterwards it may have to
+/// go for a connection from another place, if that one could wait ([`Crowd::admit_in_turn`]).
 const UNDISTURBED_MS: u64 = 3_000;
 
 /// Where connections come from: an address of IPv4, or a network of IPv6, of whose 2^64 addresses a
@@ -67,7 +67,7 @@ impl Place {
 /// The connections in some memory, which bounds their number.
 pub(crate) struct Crowd<S> {
     places: S,
-    /// So many of `places` are taken, in order.
+    /// How many of `places` are taken: the first ones, in order.
     taken: usize,
 }
 
@@ -84,7 +84,7 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         self.places.get(..self.taken).unwrap_or(&[])
     }
 
-    /// Adds a connection. Returns the number of the one that has to go for that.
+    /// Adds a connection. If another one has to go for that, returns its number.
     pub(crate) fn admit(&mut self, place: Place) -> Option<usize> {
         let goes = self.is_full().then(|| self.first_to_go()).flatten();
         if let Some(goes) = goes {
@@ -94,8 +94,9 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         goes.map(|goes| goes.number)
     }
 
-    /// As [`Crowd::admit`], unless the connection has to wait: as long as there is no room, and
-    /// nobody else has been there for long from a place that has more there.
+    /// Adds a connection as [`Crowd::admit`] does, unless it has to wait: there is no room, and
+    /// there is no older connection that may be driven out, which has been there for long and comes
+    /// from a place that has more there.
     pub(crate) fn admit_in_turn(&mut self, place: Place) -> Result<Option<usize>, Crowded> {
         if self.is_full() {
             let own = self.count(place.source).saturating_add(1);

@@ -53,7 +53,7 @@ pub(crate) struct Fpdu<'a, C> {
     pub(crate) source: Source<'a, C>,
     pub(crate) front: [u8; FPDU_FRONT],
     pub(crate) ulpdu_len: u16,
-    /// Octets of all of it: length field, ULPDU, pad and CRC.
+    /// Octets of the whole FPDU: length field, ULPDU, pad and CRC.
     pub(crate) len: usize,
 }
 
@@ -108,7 +108,7 @@ fn ulpdu_len(field: [u8; LEN_FIELD]) -> Result<u16, TermError> {
 pub(crate) enum Next<'a, C> {
     /// An FPDU that may be used where it is: see [`Deframer::use_up`].
     Fpdu(Fpdu<'a, C>),
-    /// So many octets of the chunk, at least one, were collected in the buffer.
+    /// This many octets of the chunk, at least one, were collected in the buffer.
     Collected(usize),
     /// Nothing: the chunk is used up, or what is left of it has to wait.
     Nothing,
@@ -152,7 +152,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         self.wants_buffer && self.buffer.is_none()
     }
 
-    /// Gives the buffer, of [`MAX_FPDU`](crate::wire::fpdu::MAX_FPDU) octets.
+    /// Sets the buffer for octets that are collected, of [`MAX_FPDU`](crate::wire::fpdu::MAX_FPDU)
+    /// octets.
     pub(crate) fn set_buffer(&mut self, buffer: B) {
         self.buffer = Some(buffer);
     }
@@ -232,8 +233,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         Ok(Next::Collected(n))
     }
 
-    /// Marks an FPDU of `len` octets as used. Returns how many of them are the chunk's, which has
-    /// `left` at most.
+    /// Marks an FPDU of `len` octets as used. It begins in the chunk, which has `left` octets from
+    /// there on. Returns how many octets of the FPDU are in the chunk.
     #[inline]
     pub(crate) fn use_up(&mut self, len: usize, left: usize) -> usize {
         let used = len.min(left);
@@ -366,8 +367,8 @@ impl<'a, C: Chunk> Train<'a, C> {
         self.budget.piece();
     }
 
-    /// Takes in the next FPDU, if it is as expected. Returns where its payload begins in the chunk;
-    /// it is to be placed behind those before.
+    /// Takes in the next FPDU, if it is as expected. Returns where its payload begins in the chunk.
+    /// The payload is to be placed behind that of the FPDU before.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<usize> {
         let left = self.left.checked_sub(1)?;
@@ -378,7 +379,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         }
         self.left = left;
         self.taken += 1;
-        // The chunk has that many FPDUs.
+        // No overflow: `left` counts FPDUs that are in the chunk.
         self.at += self.len;
         self.budget.fpdu();
         self.budget.octets(self.len);
@@ -459,11 +460,12 @@ pub(crate) trait Chunk {
 /// Where the octets behind a chunk are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// They can be read like those of the chunk.
+    /// They are there, and can be read like those of the chunk.
     Here,
-    /// They have not come yet, and can come while those in front of them stay where they are.
+    /// They have not come yet. They can still come if the octets of the chunk are left with TCP.
     Later,
-    /// They are in other chunks only, or may not come before those in front of them are taken.
+    /// They cannot be read together with the chunk: they are in chunks that come later, or may not
+    /// come at all as long as the octets of the chunk are left with TCP.
     Apart,
 }
 

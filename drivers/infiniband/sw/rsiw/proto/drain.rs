@@ -19,7 +19,7 @@ pub(crate) enum Stop {
     Empty,
     /// What is next has to wait for something, of which the waker tells.
     For(Marked),
-    /// There may be more to send, of which nobody tells: the caller has somebody go on.
+    /// There may be more to send, and nobody will tell of it: the caller has somebody go on.
     Again,
     /// An error ends the stream.
     Failed(Failure),
@@ -74,7 +74,7 @@ pub(crate) struct Marked(Waker);
 pub(crate) enum Drained {
     /// The ring was seen empty: whoever puts something into it from now on tells of it.
     Empty,
-    /// There may be more, of which nobody tells.
+    /// There may be more entries, and nobody will tell of them.
     Again,
 }
 
@@ -115,8 +115,8 @@ impl Relook {
     }
 }
 
-/// Gives up to `most` entries to `each`. `take` takes the oldest one out, if there is one, and has
-/// a full barrier between freeing an entry and looking at the next one.
+/// Calls `each` with up to `most` entries. `take` takes the oldest entry out, if there is one, and
+/// has a full barrier between freeing an entry and looking at the next one.
 #[inline]
 pub(crate) fn drain<T>(
     most: usize,

@@ -16,7 +16,7 @@
 /// Milliseconds for which the FIN waits for an acknowledgement: longer than TCP delays one where
 /// the way is short, and little for a close.
 pub(crate) const FIN_WAIT_MS: u32 = 200;
-/// As long in all as a side waits for the peer's FIN.
+/// How often the FIN is tried again: that lasts as long as a side waits for the peer's FIN.
 pub(crate) const FIN_RETRIES: u8 = 25;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub(crate) enum Fin {
     No,
     /// It is to be sent once TCP has what stands in front of it.
     Wanted,
-    /// It is to be sent once that is acknowledged.
+    /// It is to be sent once the peer has acknowledged what stands in front of it.
     Waits,
-    /// It is being sent, and may be tried again so many times; [`Fin::answer`] comes next.
+    /// It is being sent, and may be tried again this many times; [`Fin::answer`] comes next.
     Tried(u8),
-    /// It could not be sent, and is to be tried again, so many times.
+    /// It could not be sent, and is to be tried again up to this many times.
     Refused(u8),
     Sent,
 }

@@ -2,10 +2,10 @@
 
 //! A ring that moves to larger storage in steps, between which it is used as at any other time.
 //!
-//! Its owner's lock keeps interrupts off, so what is moved with the lock held at once has a bound.
-//! While the ring moves, the oldest entries are in the old storage and all others in the new one.
-//! Each step moves the youngest of the former to the front of the latter. Entries are known by
-//! their place in the order, of which a move changes nothing.
+//! The ring's owner has a lock that keeps interrupts off, so what is moved with the lock held at
+//! once has a bound. While the ring moves, the oldest entries are in the old storage and all others
+//! in the new one. Each step moves the youngest entry of the old storage to the front of the new
+//! one. Entries are known by their place in the order, which a move does not change.
 //!
 //! Any context, under the owner's lock.
 #![forbid(unsafe_code)]
@@ -16,7 +16,7 @@ use super::ring::{
 };
 use core::ops::DerefMut;
 
-/// As [`Ring`], over storage that can be replaced by a larger one.
+/// A [`Ring`] over storage that can be replaced by a larger one.
 #[derive(Debug)]
 pub(crate) struct GrowingRing<S> {
     ring: Ring<S>,

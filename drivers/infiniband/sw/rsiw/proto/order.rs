@@ -105,8 +105,8 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Some(record.work)
     }
 
-    /// Returns how a request or a receive ends that fails: the QP has one error completion, and
-    /// after that one, they are flushed instead (T-33).
+    /// Returns how a request or a receive ends that fails. The QP has one error completion (T-33);
+    /// whatever fails after that is flushed instead.
     pub(crate) fn fails(&mut self, error: E) -> Status<E> {
         match core::mem::replace(&mut self.failed, true) {
             false => Status::Failed(error),

@@ -8,8 +8,8 @@
 //!
 //! FPDUs come in one way: the [`deframer`](super::deframer) finds one after the other, and its
 //! ULPDU is taken in once the CRC is right. Nothing is placed before the whole segment is validated
-//! (T-8). What remains of a segment is its [`Rest`], of which each step does
-//! a part:
+//! (T-8). What remains to be done of a segment is its [`Rest`], of which each step does a part.
+//! What is in brackets is not done for each segment:
 //!
 //! ```text
 //! Send        [Receive] Place [[Invalidate Quiet] Complete]
@@ -18,10 +18,10 @@
 //! Request     Request
 //! ```
 //!
-//! FPDUs that continue the message of the one before have a short way ([`Step::Train`]), and so have
-//! Sends of one segment, as most short ones are. What the other end on this host hands over are
-//! chunks of one FPDU without a CRC, for which [`Receiver::admit`] is asked before. Softirq or
-//! process context, under the receive lock.
+//! There are two short ways: for FPDUs that continue the message of the FPDU before
+//! ([`Step::Train`]), and for Sends of one segment, as most short ones are. What the other end on
+//! this host hands over are chunks of one FPDU without a CRC, for which [`Receiver::admit`] is
+//! asked before. Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -99,7 +99,7 @@ pub(crate) use self::step::{
     Step, //
 };
 
-/// What a receiver lacks to go on.
+/// What a receiver needs before it can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     Nothing,
@@ -119,11 +119,11 @@ pub(crate) struct Receiver<B> {
     deframer: Deframer<B>,
     rx: Rx,
     crc: bool,
-    /// What this turn may still take in.
+    /// How much this turn may still take in.
     budget: Budget,
     /// Octets of the chunk that are used.
     used: Saturating<usize>,
-    /// What is quoted if something fails.
+    /// The FPDU that is taken in, or was taken in last. If something fails, its headers are quoted.
     fpdu: Option<AtHand>,
     rest: Rest,
     /// The payload that is being placed, or room for that of a train.
@@ -172,8 +172,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Begins a turn that takes in as much as `budget` allows. What had to wait comes first: it needs
-    /// no chunk ([`Receiver::next`]).
+    /// Begins a turn, which takes in as much as `budget` allows. [`Receiver::next`] without a chunk
+    /// then goes on with what had to wait.
     pub(crate) fn begin(&mut self, budget: Budget) {
         self.budget = budget;
         self.deframer.begin();
@@ -213,17 +213,18 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Gives the buffer that is lacking, of `wire::fpdu::MAX_FPDU` octets.
+    /// Sets the buffer that was lacking ([`Lack::Buffer`]), of `wire::fpdu::MAX_FPDU` octets.
     pub(crate) fn set_buffer(&mut self, buffer: B) {
         self.deframer.set_buffer(buffer);
     }
 
-    /// Returns whether an FPDU or a message is incomplete.
+    /// Returns whether the stream, if it ended here, would be cut inside an FPDU or a message.
     pub(crate) const fn is_cut(&self) -> bool {
         self.deframer.is_collecting() || self.rx.in_message()
     }
 
-    /// Takes the receive in progress, to be flushed, even if it waits only for an invalidation.
+    /// Takes the receive in progress, to be flushed: also one whose message is complete and only
+    /// waits for the end of an invalidation.
     pub(crate) fn take_recv(&mut self) -> Option<Recv> {
         if matches!(self.rest, Rest::Waits(Pending::Receive(_))) {
             self.rest = Rest::Nothing;
@@ -285,7 +286,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// As [`Receiver::advance`], for what is the only one of its kind in a message.
+    /// Does the same for what comes at most once in a message.
     #[inline(never)]
     fn advance_rarely(&mut self) -> Result<Option<Step>, Failure> {
         Ok(Some(match self.rest {
@@ -385,7 +386,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Has the FPDU in the buffer taken in next, if it is complete. Returns whether it is.
+    /// If the FPDU in the buffer is complete, it is the next to be taken in. Returns whether it is
+    /// complete.
     #[inline(never)]
     fn take_collected<C: Chunk>(&mut self) -> Result<bool, Failure> {
         let Some(fpdu) = self.deframer.collected::<C>()? else {
@@ -402,8 +404,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(true)
     }
 
-    /// Returns where the payloads of FPDUs belong that continue the message of the one before, if
-    /// the FPDU that begins with `front` does.
+    /// Begins a train if the FPDU that begins with `front` continues the message of the FPDU
+    /// before. Returns where its payload belongs.
     #[inline]
     fn begin_train(&mut self, front: &[u8; FPDU_FRONT], now: &Conditions) -> Option<Target> {
         let run = self.rx.run(&now.rights)?;

@@ -44,8 +44,8 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         self.len >= self.slots.len()
     }
 
-    /// Returns the slot of entry `n`, counted from the oldest one, or of the one that is
-    /// pushed next.
+    /// Returns the slot of entry `n`, counted from the oldest one. If there are `n` entries, it is
+    /// the slot that the next one gets.
     pub(crate) fn slot(&self, n: usize) -> usize {
         let at = self.head.wrapping_add(n);
         match at.checked_sub(self.slots.len()) {

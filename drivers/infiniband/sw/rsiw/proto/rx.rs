@@ -7,10 +7,10 @@
 //! order a peer sends its segments (T-46). The driver checks buffers and rights, for the whole
 //! segment, before it places any octet of it (T-8).
 //!
-//! A [`Run`] is a row of segments that continue a message, each as long as the one before and not
-//! the last. Their headers are those of the segment before, except for the offset (RFC 5041 section
-//! 5.2). So a header is compared as a whole with the one expected; the rights, which may have
-//! changed, are the receiver's to check again.
+//! A [`Run`] is a row of segments that continue a message. None is its last, and each is as long as
+//! the segment before. Their headers are those of the segment before, except for the offset (RFC
+//! 5041 section 5.2). So a header is compared as a whole with the expected one. The rights may have
+//! changed, so the receiver checks them again.
 #![forbid(unsafe_code)]
 
 use super::deframer::FPDU_FRONT;
@@ -122,7 +122,8 @@ pub(crate) enum Action {
         /// What to read and where to send it; the source does not wrap.
         request: ReadRequest,
     },
-    /// Read the Atomic Request behind the DDP header, and treat it in the same way.
+    /// Read the Atomic Request behind the DDP header. Check that there is room for it, then the
+    /// word that it names, and queue it among the inbound Reads.
     AtomicRequest {
         /// Number of the request on its queue.
         msn: Msn,
@@ -133,7 +134,7 @@ pub(crate) enum Action {
     Terminate {
         /// `0xLTCC`.
         code: u16,
-        /// The Read Request or Atomic Request that it is about.
+        /// The Read Request or Atomic Request that the Terminate names.
         read: Option<Msn>,
     },
 }
@@ -614,7 +615,7 @@ impl Target {
     }
 }
 
-/// The segment that is expected behind the one before.
+/// The segment that is expected next, as it continues the message of the segment before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Its FPDU up to the end of the headers, which end with the offset.
@@ -684,7 +685,7 @@ impl Run {
         true
     }
 
-    /// Returns whether an FPDU that begins with `front` is the one that is expected.
+    /// Returns whether an FPDU that begins with `front` has the segment that is expected.
     #[inline(always)]
     pub(crate) fn is_next(&self, front: &FpduFront) -> bool {
         let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));

@@ -7,10 +7,10 @@
 //! runs before other work of the processor, so a program that polls does not keep it from bringing
 //! what is polled for. The patient one runs in its turn, while more to send gathers.
 //!
-//! [`who`] has the questions that are decisions. All else that others have to do is urgent: what was
-//! noted, what may be sent now, and what somebody has left. Threads that have the queue pair's mutex
-//! anyway do not ask: one that changes the state sends what the new state lets out, and one that
-//! rings the doorbell too late flushes what it posted. Pure: any context.
+//! [`who`] answers the questions that are decisions. All else that others have to do is urgent:
+//! what was noted, what may be sent now, and what somebody has left. Threads that have the queue
+//! pair's mutex anyway do not ask: a thread that changes the state sends what may be sent in the
+//! new state, and one that rings the doorbell too late flushes what it posted. Pure: any context.
 #![forbid(unsafe_code)]
 
 use core::num::{
@@ -20,10 +20,12 @@ use core::num::{
 
 /// How long requests are given to gather, in microseconds.
 pub(crate) const GATHER_US: u32 = 10;
-/// From this number on, doorbells without an answer make a row, requests are worth [`GATHER_US`],
-/// and gathering in vain so often in succession is given up for a while.
+/// Three thresholds of the same size: this many doorbells without an answer make a row; this many
+/// requests are worth [`GATHER_US`]; and after gathering in vain this often in succession, it is
+/// given up for a while.
 pub(crate) const WORTH: u32 = 4;
-/// The number of doorbells for which a finding holds.
+/// For how many doorbells it holds what was found out about a process: that it has slept, or that
+/// gathering was in vain.
 const HOLDS: u32 = 256;
 
 /// Who is to act.
@@ -50,7 +52,7 @@ pub(crate) struct Doorbells {
     gathers: bool,
     /// How often in succession too few came in that time.
     in_vain: Saturating<u32>,
-    /// Doorbells for which, because of that, requests are still given no time.
+    /// For this many more doorbells no request is given time to gather: it was in vain too often.
     pause: Saturating<u32>,
     /// Completion events before the last doorbell; wraps.
     events: u32,
@@ -159,7 +161,8 @@ pub(crate) fn who(reason: Reason, sleeps: impl Fn() -> bool) -> Actor {
         Doorbell { .. } if sleeps() => Patient,
         Doorbell { .. } => Caller,
 
-        // A consumer that sleeps posts more before; one that polls would keep the patient item away.
+        // A consumer that sleeps posts more before it does. One that polls would keep the patient
+        // item off the processor.
         Left if sleeps() => Patient,
         Left => Urgent,
 

@@ -83,7 +83,7 @@ enum Origin {
     Peer(Msn),
     /// A request of the peer whose slot is free already: the last segment of the answer goes now.
     Answered,
-    /// Nothing: no request ends with this message.
+    /// Nobody: no request ends with this message.
     Bare,
 }
 
@@ -102,7 +102,7 @@ struct Framer {
     ends: Ends,
     /// The memory of the current message is open.
     is_open: bool,
-    /// That of this or an earlier message may be open.
+    /// The memory of this or an earlier message may be open.
     has_opened: bool,
     packer: Packer,
     markers: Option<Markers>,
@@ -470,7 +470,7 @@ impl Sender {
             if let Some(message) = self.terminate.take() {
                 self.has_spoken = true;
                 if self.framer.put_terminate(transport, &message).is_err() {
-                    // It is owed still: a FIN alone would say that all is well.
+                    // The Terminate is still owed: a FIN without it would say that all is well.
                     self.terminate = Some(message);
                     return transport.starve();
                 }
@@ -518,8 +518,9 @@ impl Sender {
             let before = transport.len();
             let stop = match transport.send(self.framer.flags) {
                 Ok(stop) => stop,
-                // FPDUs are whole without those of the batch, so the peer would not miss them. TCP
-                // tells of the end of the connection, and the requests are flushed then.
+                // Without the FPDUs of the batch the stream may still consist of whole FPDUs, so
+                // that the peer would not miss them. That is why whoever refuses a batch has ended
+                // the connection. TCP tells of that, and the requests are flushed then.
                 Err(Refused(end)) => {
                     self.refused = Some(Refused(end));
                     transport.clear();
@@ -527,7 +528,7 @@ impl Sender {
                     return Err(end.into());
                 }
             };
-            // If TCP has nothing of it, it is told the same once more.
+            // If TCP has taken nothing, it gets the same flags with the same octets next time.
             if transport.len() != before {
                 self.batches = self.batches.wrapping_add(1);
                 self.framer.packer.end_batch();
@@ -584,7 +585,7 @@ impl Sender {
         let count = self.framer.put_fpdus(env, transport, current, limit)?;
         self.tally.add(Counter::TxFpdus, count.into());
         let is_done = current.message.is_done();
-        // If TCP has to carry them, they are in the batch, and this is false.
+        // If TCP has to carry the FPDUs, they are in the batch, and this is false.
         if transport.is_direct() {
             let octets = current.message.sent().wrapping_sub(before);
             self.tally.handed_over(octets, is_done);

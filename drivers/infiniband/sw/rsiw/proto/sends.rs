@@ -29,10 +29,11 @@ use super::reads::{
 use super::ring::Full;
 use core::ops::DerefMut;
 
-/// Most requests that leave in one hold of the lock, which keeps interrupts off. Many may wait for
-/// the oldest one.
+/// How many requests may leave in one hold of the lock, which keeps interrupts off. Many may wait
+/// for the oldest one.
 pub(crate) const AT_A_TIME: usize = 64;
-/// Most holds in which whoever ends the oldest request, perhaps in softirq, has others leave.
+/// In how many holds of the lock, at most, the others leave that have waited for the oldest
+/// request. Whoever ends that request, perhaps in softirq, has them leave.
 pub(crate) const TIMES: u32 = 4;
 
 /// `S` and `O` are the storage of [`Order`] and [`OutboundReads`].
@@ -83,7 +84,8 @@ where
     S: DerefMut<Target = [Record<W, Fault>]>,
     O: DerefMut<Target = [OutboundRead]>,
 {
-    /// Nothing is under way, and no Read may be before there is a connection.
+    /// Returns a value with nothing under way, and with room for no Read until there is a
+    /// connection.
     pub(crate) const fn new(records: S, reads: O) -> Self {
         Self {
             order: Order::new(records),
@@ -121,33 +123,33 @@ where
         }
     }
 
-    /// As [`Order::push`].
+    /// Records a request that begins: see [`Order::push`].
     pub(crate) fn push(&mut self, work: W) -> Result<Token, Full> {
         self.order.push(work)
     }
 
-    /// As [`Order::take_back`].
+    /// Takes the youngest request out again: see [`Order::take_back`].
     pub(crate) fn take_back(&mut self, token: Token) -> bool {
         self.order.take_back(token)
     }
 
-    /// As [`Order::done`].
+    /// Records that a request ended well: see [`Order::done`].
     pub(crate) fn done(&mut self, token: Token) -> Option<W> {
         self.order.done(token)
     }
 
-    /// As [`Order::fails`].
+    /// Returns how a request or a receive ends that fails: see [`Order::fails`].
     pub(crate) fn fails(&mut self, fault: Fault) -> Status<Fault> {
         self.order.fails(fault)
     }
 
-    /// As [`Order::fail`].
+    /// Records that a request failed: see [`Order::fail`].
     pub(crate) fn fail(&mut self, token: Token, fault: Fault) -> bool {
         self.order.fail(token, fault)
     }
 
-    /// Gives the oldest requests that have ended to `each`, [`AT_A_TIME`] at most. Call it in each
-    /// hold in which a request or a Read may have ended.
+    /// Calls `each` with the oldest requests that have ended, [`AT_A_TIME`] at most, and takes them
+    /// out. Call it in each hold of the lock in which a request or a Read may have ended.
     pub(crate) fn complete(&mut self, mut each: impl FnMut(W, Status<Fault>)) -> Completed {
         let order = &mut self.order;
         let drained = drain(
@@ -161,7 +163,7 @@ where
         }
     }
 
-    /// As [`Order::flush`]. Nothing is transmitted any more.
+    /// Takes the oldest request out, as nothing is transmitted any more: see [`Order::flush`].
     pub(crate) fn flush(&mut self) -> Option<(W, Status<Fault>)> {
         self.order.flush()
     }
@@ -172,13 +174,13 @@ where
         self.stalled = false;
     }
 
-    /// As [`Order::grow`]. If transmission waits for room it goes on when the next request ends, and
-    /// not before.
+    /// Begins to move to larger storage: see [`Order::grow`]. If transmission waits for room, it
+    /// goes on when the next request ends, and not before.
     pub(crate) fn grow(&mut self, larger: S) -> Option<S> {
         self.order.grow(larger)
     }
 
-    /// As [`Order::move_some`].
+    /// Moves some of the records to the larger storage: see [`Order::move_some`].
     pub(crate) fn move_some(&mut self, most: usize) -> Option<S> {
         self.order.move_some(most)
     }

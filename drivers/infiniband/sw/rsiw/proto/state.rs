@@ -28,9 +28,9 @@ pub(crate) enum QpState {
 /// What to do with a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Post {
-    /// Queue it; it waits, or is processed if the state is RTS.
+    /// Queue it; it waits, or is carried out if the state is RTS.
     Queue,
-    /// Queue it and flush it in its turn.
+    /// Queue it; it is flushed behind what was posted before.
     Flush,
     /// Queue it and report [`QpEvent::PostedTooLate`].
     TooLate,
@@ -243,7 +243,7 @@ fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(QpState, Effects), Illega
     Ok((QpState::Error, effects))
 }
 
-/// As [`to_error`], without a connection.
+/// Goes to Error from Idle, in which there is no connection: see [`to_error`].
 fn idle_to_error() -> Result<(QpState, Effects), Illegal> {
     let (state, effects) = to_error(Tcp::Keep, None)?;
     Ok((
@@ -390,7 +390,7 @@ fn rts(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     }
 }
 
-/// As in RTS, except that it ends.
+/// This is as in RTS, except that the state ends.
 fn draining(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
         QpEvent::Drained => to_closing(false),

@@ -25,7 +25,8 @@ pub(crate) struct SendFlags {
     pub(crate) more: bool,
     /// Nothing that follows shares a segment with the end of this batch.
     pub(crate) eor: bool,
-    /// The same for the end of what was sent before this batch, if TCP has not sent that yet.
+    /// Nothing shares a segment with the end of what was sent before this batch, if TCP has not
+    /// sent that yet.
     pub(crate) cut: bool,
 }
 
@@ -125,7 +126,7 @@ pub(crate) trait Piece<T>: Sized {
 
 impl<T: Transport> Piece<T> for &[u8] {
     fn len(&self) -> u32 {
-        // A payload is shorter; what is not does not fit its FPDU.
+        // A payload has fewer octets than `u32::MAX`; whatever is longer does not fit its FPDU.
         u32::try_from(<[u8]>::len(self)).unwrap_or(u32::MAX)
     }
 

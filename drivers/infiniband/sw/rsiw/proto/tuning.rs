@@ -27,7 +27,7 @@ impl Knob {
     }
 }
 
-/// Octets that softirq takes in at a time, see [`Budget`](super::budget::Budget).
+/// Octets that softirq takes in at a time, see [`Budget`](super::deframer::Budget).
 pub(crate) const RX_SOFTIRQ: Knob =
     Knob::new(c"rx_softirq_octets", 256 * 1024, (4096, 1024 * 1024));
 /// Octets that the work item takes in before others get the socket.

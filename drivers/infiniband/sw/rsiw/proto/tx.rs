@@ -206,7 +206,7 @@ pub(crate) struct Frame {
 /// Octets of the longest header of an FPDU with payload, MPA's length field included.
 pub(crate) const FRONT: usize = size_of::<UntaggedFpdu>();
 
-/// Turns the front of an FPDU into that of the next one of the same length, whose offset is
+/// Changes the front of an FPDU into the front of the next one of the same length, whose offset is
 /// `payload` octets further on in the message.
 #[inline]
 pub(crate) fn advance_front(front: &mut [u8; FRONT], payload: u16) {

@@ -246,7 +246,7 @@ impl Shared {
         })
     }
 
-    /// As [`Shared::add_recv`], and calls the handler.
+    /// Adds the completion of a receive, and calls the handler. Fails as [`Shared::add_recv`].
     #[inline]
     fn complete_recv(&self, completion: &Completion) -> Result<(), Failure> {
         if self.add_recv(completion)? {
@@ -285,7 +285,8 @@ impl Shared {
             return false;
         }
         let mut notify = false;
-        // Softirq adds nothing any more. One lock for all would keep interrupts off for long.
+        // This loop ends, as nobody adds records meanwhile. The lock is taken for each one: held
+        // for all, it would keep interrupts off for long.
         loop {
             let flushed = self.sq.lock().flush();
             let Some((work, status)) = flushed else {
@@ -328,7 +329,7 @@ impl Shared {
     pub(super) fn flush_recv(&self, id: u64) -> bool {
         let slots = self.id.consumer.recv_slots();
         if self.flags.destroyed.load(Relaxed) {
-            // The slot may be a shared queue's, which lives on.
+            // The slot may belong to a shared queue, which lives on.
             if let Some(slots) = slots {
                 slots.free();
             }

@@ -178,7 +178,8 @@ impl Qp {
         after.run(self);
     }
 
-    /// As [`Qp::settle`], and tells the peer at once: the caller may end the connection next.
+    /// Acts upon a failure that is known already ([`Qp::settle`]), and tells the peer at once: the
+    /// caller may end the connection next.
     fn settle_now(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         if self.settle(inner, after) {
             self.progress(inner, after);
@@ -196,7 +197,7 @@ impl Qp {
         result
     }
 
-    /// As [`Qp::modify`], under the mutex.
+    /// Does the part of [`Qp::modify`] that needs the mutex.
     fn modify_under(
         self: &Arc<Self>,
         inner: &mut Inner,

@@ -77,7 +77,7 @@ impl Qp {
     pub(super) fn show(&self, shown: Option<Arc<Stream>>) {
         self.shared.published.set_unsent(0);
         let old = core::mem::replace(&mut *self.shown.lock(), shown);
-        // What may be the last reference to a socket is dropped without a lock.
+        // The old value may be the last reference to a socket, and is dropped without the lock.
         drop(old);
     }
 }

@@ -164,7 +164,8 @@ impl<'a> Direct<'a> {
         front: &[u8],
         frame: &Frame,
     ) -> Result<(), PayloadError> {
-        // Counted even if what follows fails: the sender lets go of the other end if this is not 0.
+        // This is counted even if what follows fails: the sender lets go of the other end if
+        // something was counted.
         self.len = self
             .len
             .saturating_add(frame.fpdu_len)

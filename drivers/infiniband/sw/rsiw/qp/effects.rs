@@ -283,15 +283,16 @@ impl Qp {
             after.disconnect = self.shared.set_aside.manager();
         }
         if effects.close {
-            // Taken out together with the change of state: whoever changes the state next must not
-            // find a manager that is still to be told of this, and tell it something else.
+            // The manager is taken out in the same hold of the mutex in which the state changes.
+            // Otherwise whoever changes the state next could find a manager that is yet to be told
+            // of this end, and tell it of another one.
             after.close = self.shared.set_aside.take().map(|manager| (end, manager));
         }
     }
 
     /// Takes the connection apart. Returns the receive of a message that was not complete.
     fn release(self: &Arc<Self>, conn: Conn) -> Option<Recv> {
-        // First, so that nobody finds what is taken apart.
+        // This comes first, so that nobody finds what is taken apart.
         self.show(None);
         let rx = conn.dismantle();
         ShortTimer::stop(self);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which queue pair it is: what never changes, and is read without a lock. What needs no more than
-//! that is asked of this: how the QP is called in the log, who its caller may be, and memory
-//! (`memory.rs`) and trace events (`trace.rs`).
+//! Which queue pair it is: what never changes, and is read without a lock. Whoever needs no more
+//! than that asks this: how the QP is called in the log, who its caller may be; in `memory.rs`,
+//! access to memory; in `trace.rs`, trace events.
 //!
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
@@ -83,8 +83,9 @@ impl QpIdentity {
         self.consumer.is_not_the_caller()
     }
 
-    /// Returns whether the caller may connect the QP by `id`: others must not get hold of it by its
-    /// number. A QP of the kernel has no owner to compare with, but an identifier it was made for.
+    /// Returns whether the caller may connect the QP by `id`. Others must not get hold of the QP by
+    /// its number. A QP of a process belongs to that process. A QP of the kernel has no owner to
+    /// compare with: it belongs to the identifier that it was made for.
     pub(crate) fn is_callers(&self, id: CallId<'_>) -> bool {
         match (&self.consumer, id.made(&self.handle)) {
             (Consumer::Process(process), None) => process.owner.is_current(),
@@ -93,7 +94,7 @@ impl QpIdentity {
         }
     }
 
-    /// Returns how windows identify the QP.
+    /// Returns the queue pair as memory windows know it.
     pub(super) fn party(&self) -> Party<'_> {
         Party {
             binder: &self.binder,
@@ -116,7 +117,7 @@ impl QpIdentity {
         }
     }
 
-    /// Logs what this side ends the stream for: an error of its consumer, or of the peer.
+    /// Logs why this side ends the stream: an error of its consumer, or of the peer.
     pub(super) fn log_failure(&self, failure: &Failure) {
         let author = match failure.error {
             TermError::LocalCatastrophic => self.own_author(),

@@ -70,7 +70,7 @@ impl Conn {
             tx: _,
             entry,
         } = self;
-        // First, so that nobody finds what is taken apart.
+        // This comes first, so that nobody finds what is taken apart.
         drop(entry);
         drop(callbacks);
         let rx = stream.sock.with_lock(|sk| stream.end(sk));
@@ -165,7 +165,8 @@ impl Inner {
     /// is to be sent or answered.
     pub(super) fn complete_before_close(&self, shared: &Shared) -> bool {
         if shared.complete_due() {
-            // Not all who ask this send next.
+            // Some of those who ask this do not send next, and transmission may have waited for
+            // what has left.
             shared.notes.leave(QpNote::Again);
         }
         let busy = self.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
@@ -175,10 +176,11 @@ impl Inner {
             && shared.inbound.lock().is_empty()
     }
 
-    /// As [`Inner::complete_before_close`], and nothing is left to do before the FIN: the peer has
-    /// answered even a Read that is no request's, and no message of the peer's waits for a region
-    /// to be quiet. Such a message is complete, and what it invalidates is invalid, so its receive
-    /// must not be flushed. The work item completes it, and looks again.
+    /// Completes what is due. Returns whether the FIN may be sent then: the connection may be
+    /// closed gracefully ([`Inner::complete_before_close`]), the peer has answered even a Read that
+    /// is no request's, and no message of the peer's waits for a region to be quiet. Such a message
+    /// is complete, and what it invalidates is invalid, so its receive must not be flushed. The
+    /// work item completes it, and looks again.
     pub(super) fn complete_before_fin(&self, shared: &Shared) -> bool {
         self.complete_before_close(shared)
             && shared.sq.lock().outbound.outstanding() == 0

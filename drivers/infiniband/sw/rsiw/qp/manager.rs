@@ -85,7 +85,7 @@ impl SetAside {
         self.manager.lock().clone()
     }
 
-    /// Returns the manager, and forgets it.
+    /// Forgets the manager, and returns it, if there is one.
     pub(super) fn take(&self) -> Option<Arc<dyn Manager>> {
         self.manager.lock().take()
     }

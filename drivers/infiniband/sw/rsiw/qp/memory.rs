@@ -84,8 +84,8 @@ impl QpIdentity {
         self.find(stag, self.pd.id(), (want, of_window), addr, len)
     }
 
-    /// As [`QpIdentity::access`] for the sink of a Read of ours, which may be a window that the peer
-    /// may write to (V-ACC-13).
+    /// Checks an access to the sink of a Read of ours, and keeps it open. The sink may be a window
+    /// that the peer may write to (V-ACC-13). Otherwise as [`QpIdentity::access`].
     pub(super) fn access_sink(
         &self,
         stag: Stag,
@@ -223,7 +223,7 @@ impl CachedRegion {
         Ok(access)
     }
 
-    /// As [`CachedRegion::open`], with a trace event if it is not allowed.
+    /// Opens memory as [`CachedRegion::open`] does, and traces if that is not allowed.
     #[inline(always)]
     pub(super) fn open_traced(
         &mut self,

@@ -68,7 +68,7 @@ impl CopyToPage for SkbChunk<'_> {
     }
 }
 
-/// As [`CopyToPage::copy_to_page`].
+/// Copies the octets of the payload from `at` on to `to`: see [`CopyToPage::copy_to_page`].
 #[inline(always)]
 fn copy<C: CopyToPage>(source: &Source<'_, C>, at: usize, to: &PageSlice<'_>) -> Result {
     match source {
@@ -220,7 +220,7 @@ fn place_of(piece: &Piece) -> Result<(Stag, u64)> {
     Ok((Stag(piece.sge.lkey), addr.ok_or(EACCES)?))
 }
 
-/// As [`place`], for payload that lies in several elements of a receive.
+/// Places payload that lies in several elements of a receive. Otherwise as [`place`].
 #[inline(never)]
 fn place_apart<C: CopyToPage>(
     id: &QpIdentity,
@@ -246,7 +246,8 @@ fn place_apart<C: CopyToPage>(
     }
     let mut skip = 0u32;
     if sgl.elements().len() > MAX_SGE {
-        // Too many to be kept open on the stack of a softirq: they are opened twice.
+        // These are too many to be kept open on the stack of a softirq: each is opened twice, to
+        // check it and to fill it.
         for piece in pieces.clone() {
             open(piece)?;
         }

@@ -126,8 +126,9 @@ impl Serves for Qp {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
             poller.answer();
-            // Signals stop the thread behind this function. Others that have the queue pair, too,
-            // must not rely on it then, so it does not return while it polls.
+            // A signal stops the thread after this function has returned. Other processes may have
+            // the queue pair, too, and must not rely on a thread that is stopped: so this does not
+            // return while it polls.
             while poller.polls() {
                 if !qp.poll_for_a_while(poller.us()) || current!().signal_pending() {
                     qp.stop_polling(poller);
@@ -140,7 +141,8 @@ impl Serves for Qp {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
             poller.set_over();
-            // As in `stop_polling`. Others may have the queue pair, too, and go on.
+            // The barrier is that of `stop_polling`. Other processes may have the queue pair, too,
+            // and go on.
             smp_mb(Full);
             qp.urge();
         }

@@ -46,7 +46,7 @@ use kernel::{
 };
 
 impl Qp {
-    /// As [`Qp::queue`], but not inlined: for callers that mostly act by themselves.
+    /// Has `actor` act ([`Qp::queue`]). It is not inlined, as its callers mostly act by themselves.
     #[inline(never)]
     fn hand_over(self: &Arc<Self>, actor: Actor) {
         self.queue(actor);
@@ -144,7 +144,7 @@ impl Qp {
         }
     }
 
-    /// Sets the timer as the FIN needs it, if it does.
+    /// Sets the timer for the FIN, if the FIN has asked for that.
     #[inline]
     pub(super) fn restart_timer(self: &Arc<Self>, inner: &mut Inner) {
         let conn = inner.conn.as_mut();

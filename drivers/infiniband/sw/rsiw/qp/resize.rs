@@ -57,7 +57,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// Most records that are moved at a time with interrupts off.
+/// How many records are moved at a time with interrupts off.
 const AT_A_TIME: usize = 64;
 
 impl Qp {
@@ -119,7 +119,7 @@ impl Qp {
         let Some(new) = made.take_step(step, || self.shared.make_rings(&asked, udata))? else {
             return Ok(());
         };
-        // First, and never taken back, as in `resize`.
+        // Room is made first, and never taken back, as in `resize`.
         let grown = self.make_room(new.sq.len(), memory_for(true))?;
         let mut word = new.word;
         let moved = self.move_to(new.sq, new.rq, &mut word)?;

@@ -105,9 +105,10 @@ impl Receiving {
     }
 }
 
-/// The receiving part of a connection while it is fed, out of its place.
+/// The receiving part of a connection while it is fed: it is taken out of its place in the stream
+/// meanwhile.
 pub(super) struct Intake<'a> {
-    /// The region that was placed into last, which is open until this ends.
+    /// The region that was placed into last. It stays open until feeding ends.
     cached: CachedRegion,
     pub(super) part: KBox<Receiving>,
     pub(super) shared: &'a Shared,
@@ -115,7 +116,7 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    /// Begins feeding, as much as `budget` allows, with what had to wait.
+    /// Begins feeding, with as much as `budget` allows. What had to wait is taken in first.
     #[inline]
     pub(super) fn begin(wakes: &'a Arc<dyn Wakes>, part: KBox<Receiving>, budget: Budget) -> Self {
         let mut intake = Self {
@@ -153,8 +154,8 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Returns what is lacking before a segment can be taken in of which `front` are MPA's length
-    /// field and the headers.
+    /// Returns what is lacking before the other end may hand over a segment, if anything is.
+    /// `front` are MPA's length field and the headers of the segment.
     #[inline]
     pub(super) fn admit(&mut self, front: &[u8]) -> Lack {
         self.feed(None::<&SkbChunk<'_>>, |receiver, _, now| {
@@ -163,7 +164,7 @@ impl<'a> Intake<'a> {
         self.part.receiver.lacks()
     }
 
-    /// Does what the receiver, asked by `next`, wants done.
+    /// Asks the receiver by `next` for one step after the other, and does each.
     fn feed<C: Chunk + CopyToPage>(
         &mut self,
         chunk: Option<&C>,
@@ -297,7 +298,7 @@ impl Shared {
         }
     }
 
-    /// Records that the oldest Read is done, and has those act who wait for that.
+    /// Records that our oldest Read is done, and has those go on who wait for that.
     fn end_read(&self, wakes: &Arc<dyn Wakes>, token: Option<Token>) -> Result<(), Failure> {
         let resumes = self.read_done(token);
         // Whoever makes the state Draining looks at the Reads afterwards.
@@ -310,7 +311,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Invalidates an STag. Returns its region.
+    /// Invalidates an STag. Returns its region or window, whose users the receiver asks about next.
     fn invalidate_for(&self, what: Invalidation) -> Result<Arc<Mr>, Failure> {
         match what {
             Invalidation::ForPeer(stag) => {
@@ -345,7 +346,7 @@ impl Shared {
             Inbound::Atomic(_, request) => self.id.check_word(request)?,
         }
         self.inbound.lock().push(request)?;
-        // Those that come before the work item runs are answered with it.
+        // Requests that come before the work item runs are answered together with this one.
         wakes.urge();
         Ok(())
     }

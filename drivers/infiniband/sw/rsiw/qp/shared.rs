@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the parts of a queue pair share: which QP it is, and what softirq, those who send and those
-//! who post meet at without the QP's mutex.
+//! What the parts of a queue pair share: which QP it is, and the data that softirq, those who send
+//! and those who post use without the QP's mutex.
 //!
 //! - `sq`, `inbound`, `rq`: spin locks around requests under way, Reads of the peer, and receives.
 //! - `published`, `flags`: read without a lock.
@@ -97,7 +97,7 @@ pub(super) struct Flags {
     pub(super) access: Atomic<AccessFlags>,
     /// What has ended the stream: a [`Cause`].
     pub(super) ended_by: Atomic<u32>,
-    /// Not 0 once the peer has sent an FPDU.
+    /// Whether the peer has sent an FPDU with the right CRC on this connection: 1 then, 0 before.
     heard: Atomic<u32>,
     /// Whether data came in since the last doorbell. This is no note, because it is set with each
     /// packet, where a plain store is cheaper.
@@ -136,7 +136,8 @@ impl Flags {
     /// Has the sender wait unless an FPDU of the peer has come in.
     pub(super) fn heard_of_peer(&self) -> Result<(), Marked> {
         match self.heard.load(Acquire) {
-            // There is nothing to set: whoever stores that it came in always wakes.
+            // There is no mark to set: whoever stores that an FPDU has come in always wakes the
+            // sender.
             0 => Err(Waker::Peer.mark(|| {})),
             _ => Ok(()),
         }
@@ -231,8 +232,9 @@ impl Shared {
         }
     }
 
-    /// Changes the state, and tells a process whether its receives are flushed in the new one. Under
-    /// the QP's mutex. Whoever flushes then sees what was posted by who had not been told yet.
+    /// Changes the state, and tells a process whether its receives are flushed in the new one.
+    /// Under the QP's mutex. A flush that follows sees all receives that were posted before the
+    /// process was told.
     pub(super) fn set_state(&self, state: QpState) {
         self.published.set_state(state);
         if let Some(rq) = &mut *self.rq.lock() {
@@ -260,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// As [`schedule::who`].
+    /// Returns who sends: see [`schedule::who`].
     #[inline(always)]
     pub(super) fn who(&self, reason: Reason) -> Actor {
         schedule::who(reason, || {
@@ -273,8 +275,8 @@ impl Shared {
         self.notes.peek() != Notes::NONE
     }
 
-    /// Forgets what was noted about an earlier connection, which leaves no more notes. Under the
-    /// QP's mutex.
+    /// Forgets what was noted about an earlier connection. That connection leaves no more notes by
+    /// now. Under the QP's mutex.
     pub(super) fn forget_connection(&self) {
         self.flags.heard.store(0, Release);
         self.notes.take_all();
@@ -311,13 +313,13 @@ pub(super) trait Wakes: Send + Sync {
 }
 
 impl dyn Wakes {
-    /// As [`Qp::urge`](super::Qp::urge).
+    /// Queues the urgent work item: see [`Qp::urge`](super::Qp::urge).
     #[inline]
     pub(super) fn urge(self: &Arc<Self>) {
         self.clone().wake(Actor::Urgent);
     }
 
-    /// As [`Qp::note`](super::Qp::note).
+    /// Leaves a note for the work item: see [`Qp::note`](super::Qp::note).
     pub(super) fn note(self: &Arc<Self>, note: QpNote) {
         self.shared().notes.leave(note);
         self.urge();

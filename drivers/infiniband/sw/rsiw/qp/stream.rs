@@ -77,16 +77,16 @@ use kernel::{
 const RETRIES: u32 = 50;
 const RETRY_MS: u32 = 100;
 
-/// How long TCP, which had no memory to send with, is left alone, in milliseconds.
+/// How long nothing is sent after TCP had no memory to send with, in milliseconds.
 const STARVED_MS: u32 = 10;
 
-/// How a stream has ended, or has to, by what TLS says: not in good order.
+/// What TLS says of a stream that has ended, or has to end, in another way than it should.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Breach {
     Notice(Notice),
     /// A record cannot be read.
     Unreadable(Error),
-    /// The peer has not announced its FIN, which may be anybody's.
+    /// The FIN was not announced through TLS, so anybody may have sent it.
     Unannounced,
 }
 
@@ -141,15 +141,15 @@ pub(crate) struct Stream {
     /// The other end of the connection, if it is on this host, until one of the two has ended.
     #[pin]
     pub(super) peer: SpinLockIrq<Option<Arc<Stream>>>,
-    /// The same for who describes the QP: only set-up and end take this lock else.
+    /// The other end once more, for those who describe the QP: only set-up and end take this lock
+    /// else.
     #[pin]
     shown_peer: SpinLockIrq<Option<Arc<Stream>>>,
     /// Whether `peer` may be set. Never set before `peer` is.
     has_peer: AtomicFlag,
     /// Whether the other end waits for this one to take in what it has. Set with the socket held.
     awaited: AtomicFlag,
-    /// Runs while there is no memory, or no receive, to receive with, or no memory for TCP to send
-    /// with.
+    /// Runs while receiving lacks memory or a receive, or while TCP lacks memory to send with.
     #[pin]
     retry: Timer<Stream>,
     /// Whether `retry` runs because of what receiving lacks.
@@ -168,9 +168,9 @@ enum Need {
 }
 
 impl Need {
-    /// Gets it. If that is a buffer, returns it, or that there is no memory. Process context,
-    /// without the socket: waits for those who use the region, one of whom may be this side's
-    /// sender, which needs the socket.
+    /// Gets what is needed. For a buffer, returns it, or that there is no memory for it. For a
+    /// region, waits for those who use it and returns `None`. Process context, without the socket:
+    /// one of those users may be this side's sender, which needs the socket.
     fn get(self) -> Option<Result<KVVec<u8>, AllocError>> {
         match self {
             Self::Buffer => Some(KVVec::from_elem(
@@ -274,7 +274,7 @@ impl Stream {
                     seen = self.look();
                 }
                 Ok(notice) => return seen.breached(Breach::Notice(notice)),
-                // It was the error of a record that cannot be read.
+                // The error was that of a record that cannot be read.
                 Err(_) => {}
             }
         }
@@ -360,8 +360,8 @@ impl Stream {
         }
     }
 
-    /// Gives the receiver the buffer that it lacks. Without memory for one, it is asked for again
-    /// when the timer runs out, for a while.
+    /// Gets the buffer that the receiver lacks. Without memory for one, it is asked for again when
+    /// the timer runs out, for a while.
     fn set_buffer(&self, sk: &mut LockedSock<'_>, buffer: Result<KVVec<u8>, AllocError>) {
         let Some(part) = self.receiving(sk) else {
             return;
@@ -407,7 +407,7 @@ impl Stream {
         Waker::Timer.mark(|| {
             // ORDERING: if the timer has just cleared this, it is seen to have cleared `pauses`, too.
             self.starves.xchg(true, Acquire);
-            // A timer that runs already serves both.
+            // If the timer runs already, it serves both sending and receiving.
             if !self.pauses.load(Relaxed) {
                 Timer::start(self, STARVED_MS);
             }
@@ -481,7 +481,7 @@ impl Stream {
 
     #[inline(never)]
     fn wake_sender_now(&self) {
-        // Cleared first: a sender that waits from now on is woken by the next call.
+        // This is cleared first: a sender that waits from now on is woken by the next call.
         self.awaited.store(false, Relaxed);
         // No reference is taken: softirq must not drop what may be the last one.
         if let Some(other) = &*self.peer.lock() {

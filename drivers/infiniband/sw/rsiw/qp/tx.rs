@@ -255,7 +255,7 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
     }
 
     fn oldest_inbound(&self) -> Option<Inbound> {
-        // Mostly there are none: the lock is not taken in vain.
+        // Mostly there are none, so that the lock need not be taken.
         if self.qp.inbound.word() == 0 {
             return None;
         }
@@ -507,7 +507,8 @@ impl Transport for TcpTransport<'_> {
             Ok(_) if self.batch.is_empty() => return Ok(Stop::Empty),
             // TCP sets the mark where it finds no room (`SOCK_NOSPACE`).
             Ok(_) => return Ok(Waker::Socket.mark(|| {}).into()),
-            // Who may wait asks again, and is told of the same error.
+            // If this run may not wait, another one tries again, which may. It is told of the same
+            // error.
             Err(e) if !self.may_wait && e != EIO => return Ok(Stop::Again),
             Err(e) if e == ENOBUFS => return Ok(self.starve()),
             Err(e) => e,

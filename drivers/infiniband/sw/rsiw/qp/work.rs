@@ -111,18 +111,19 @@ impl Qp {
         let looked = self.poll_socket();
         let mut after = After::of(Actor::Urgent);
         let mut inner = self.inner.lock();
-        // The QP may have another connection by now. The notes are about that one; what was seen at
-        // the socket may be about the one before.
+        // The QP may have got another connection since `poll_socket`. The notes that are taken here
+        // are about the connection that it has now. What was seen at the socket of an earlier
+        // connection is forgotten.
         let seen = looked.and_then(|(stream, seen)| inner.is_on(&stream).then_some(seen));
         // Whoever has left a new note about the socket has queued this work again.
         let mut taken = self.shared.notes.take_all_but(QpNote::Socket);
         if seen.is_some() {
             taken.insert(QpNote::Socket);
         }
-        // What waited for these is sent below.
+        // Requests that waited for what completes here are sent below.
         let _ = self.shared.complete_due();
         if self.settle(&mut inner, &mut after) && self.shared.state() != QpState::Error {
-            // It was the end of what has ended now.
+            // The timer that ran out belonged to what has ended now.
             taken.remove(QpNote::Timeout);
         }
         notes::act_upon_each(&mut *inner, taken, |inner, note| {
@@ -264,7 +265,7 @@ impl Qp {
             Actor::Urgent => self.urge(),
             Actor::Patient => {
                 let patient = &self.shared.id.dev.queues().patient;
-                // As in [`Qp::urge`].
+                // If that fails, it is queued already, and will see whatever there is to see.
                 let _ = patient.enqueue::<_, SENDS>(self.clone());
             }
             Actor::Later => ShortTimer::start(self, GATHER_US),
@@ -272,9 +273,10 @@ impl Qp {
         }
     }
 
-    /// Queues the urgent work item. So goes on whoever was waited for, or has stopped although there
-    /// may be more of which nobody tells: errors, the socket and timers must not wait for a program,
-    /// and a consumer may poll for what is sent, flushed or completed then.
+    /// Queues the urgent work item. It goes on for whoever waited for something that has come
+    /// about, and for whoever has stopped although there may be more that nobody will tell of.
+    /// Errors, the socket and timers must not wait for a program, and a consumer may poll for what
+    /// is sent, flushed or completed then.
     pub(super) fn urge(self: &Arc<Self>) {
         // If that fails it is queued already, and will see whatever there is to see.
         let urgent = &self.shared.id.dev.queues().data;
@@ -313,8 +315,8 @@ impl Qp {
         self.shared.notes.take(QpNote::Timeout);
     }
 
-    /// Stops what runs until a time, once nobody posts any more. Without a connection, too: what is
-    /// posted then may be gathered.
+    /// Stops the timers, once nobody posts any more. Also without a connection, as what is posted
+    /// then may be gathered.
     pub(super) fn stop_timers(self: &Arc<Self>) {
         self.cancel_timer();
         ShortTimer::stop(self);

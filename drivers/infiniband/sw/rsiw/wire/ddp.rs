@@ -87,7 +87,7 @@ impl TaggedOffset {
         TaggedOffset(self.0.wrapping_add(len as u64))
     }
 
-    /// As [`Self::behind`], but returns `None` if it wraps (T-18).
+    /// Returns the offset `len` octets further on, or `None` if it wraps (T-18).
     pub(crate) const fn checked_add(self, len: u32) -> Option<Self> {
         // CAST: lossless; `From` is not const.
         match self.0.checked_add(len as u64) {

@@ -18,7 +18,7 @@ use zerocopy_derive::{
 };
 
 pub(crate) const HEADER_LEN: usize = 20;
-/// Most private data of a frame, the enhanced words included.
+/// How many octets of private data a frame may have, the enhanced words included.
 pub(crate) const MAX_PRIVATE_DATA: usize = 512;
 pub(crate) const ENHANCED_LEN: usize = 4;
 pub(crate) const MAX_FRAME: usize = HEADER_LEN + MAX_PRIVATE_DATA;

@@ -365,7 +365,7 @@ impl TxBatch {
         self.remaining = 0;
     }
 
-    /// Gives the first chunk back to the pool, or fails with `ENOENT` if it is the last.
+    /// Returns the first chunk to the pool. Fails with `ENOENT` if it is the last.
     fn drop_first(&mut self) -> Result {
         self.last = self.last.checked_sub(1).ok_or(ENOENT)?;
         self.begin = 0;

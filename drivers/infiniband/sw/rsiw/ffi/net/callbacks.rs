@@ -80,9 +80,9 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
 /// `sk_user_data` of the socket is a pointer from `Arc::into_raw` of an `Arc<H>`, owned by this
 /// value, and the socket's callbacks are those for `H`.
 pub(super) struct Guard<H: 'static> {
-    /// Given back behind the hooks.
+    /// Ends after the hooks were given back.
     claim: Claim,
-    /// What the socket had before.
+    /// The hooks that the socket had before.
     originals: Hooks,
     handler: NonNull<H>,
     _handler: PhantomData<Arc<H>>,
@@ -198,7 +198,7 @@ impl<H: StreamHandler> Callbacks<H> {
     /// Directs the events of a socket to `handler`, or fails with `EBUSY` if others have claimed the
     /// socket's user data.
     ///
-    /// What happened before is not told: look at the state and drain the socket once, with
+    /// Events of the time before are not told: look at the state and drain the socket once, with
     /// [`TcpSocket::with_lock`].
     pub(crate) fn install(claim: Claim, handler: Arc<H>) -> Result<Self> {
         Ok(Self(if claim.sock().is_secure() {
@@ -343,7 +343,7 @@ pub(super) struct Hooks {
 }
 
 impl Hooks {
-    /// Returns those that a socket has now.
+    /// Returns the hooks that a socket has now.
     ///
     /// # Safety
     ///
@@ -362,7 +362,7 @@ impl Hooks {
         }
     }
 
-    /// Gives them to a socket.
+    /// Has a socket call these hooks.
     ///
     /// # Safety
     ///
@@ -379,7 +379,7 @@ impl Hooks {
         unsafe { (*sk).sk_error_report = self.error_report };
     }
 
-    /// Gives them back to a socket.
+    /// Has a socket call these hooks again, which it had before.
     ///
     /// # Safety
     ///
@@ -427,8 +427,9 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
 
 /// A TCP socket that listens, and tells a handler of connections. Dropping it closes it.
 ///
-/// It has this handler only: TCP may call a listener's callback that it fetched before a handler
-/// went away. Make and drop it in process context, outside the callbacks.
+/// A listener keeps its handler for as long as it exists. If it could get another one, TCP might
+/// call a callback that it has fetched before, which belongs to the old handler. Make and drop this
+/// in process context, outside the callbacks.
 ///
 /// # Invariants
 ///
@@ -447,7 +448,8 @@ impl<H: ListenHandler> ListenSocket<H> {
         Ok(this)
     }
 
-    /// As [`ListenSocket::listen`], after [`TcpSocket::bind_below`].
+    /// Has a socket listen that was bound by [`TcpSocket::bind_below`]. Otherwise as
+    /// [`ListenSocket::listen`].
     pub(crate) fn listen_below(
         sock: Arc<TcpSocket>,
         handler: Arc<H>,

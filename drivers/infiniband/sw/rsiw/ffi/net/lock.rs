@@ -128,8 +128,9 @@ impl TcpSocket {
     }
 }
 
-/// How much one call of [`LockedSock::read`] takes in at most from a socket with TLS: records with
-/// data, of any length, and arrivals meanwhile, which may be of records without any.
+/// How much one call of [`LockedSock::read`] takes in at most from a socket with TLS, as a count of
+/// two things: records that have data, however long, and arrivals of packets meanwhile, as these
+/// may have records without data.
 const TURN: usize = 256;
 
 /// What is left of the [`TURN`] of the process that reads from a socket with TLS.
@@ -242,7 +243,7 @@ impl<'a> LockedSock<'a> {
         self.read_in_turn(TURN, take)
     }
 
-    /// As [`LockedSock::read`], with `most` in the place of [`TURN`].
+    /// Reads as [`LockedSock::read`], with `most` in the place of [`TURN`].
     #[inline(always)]
     fn read_in_turn<F>(&mut self, most: usize, mut take: F) -> Result<usize>
     where

@@ -29,8 +29,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// How many buffers behind that of a chunk are looked at: as many as a full FPDU takes if each
-/// holds a segment of an Ethernet.
+/// How many buffers behind that of a chunk are looked at: as many as the longest FPDU takes if each
+/// buffer has one Ethernet segment.
 const MAX_BEHIND: usize = 64;
 
 /// How many octets without an address are copied at a time.
@@ -39,11 +39,12 @@ const BOUNCE_LEN: usize = 128;
 /// Where octets are that lie behind those of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// In buffers behind it: they can be read as those of the chunk can.
+    /// They are in buffers behind that of the chunk, and can be read as those of the chunk can.
     Here,
-    /// They have not come yet, and can come while those in front of them stay where they are.
+    /// They have not come yet. They can still come if the octets of the chunk stay in the socket.
     Later,
-    /// They may not come before those in front of them are taken, or are too many buffers away.
+    /// They cannot be read together with the chunk: they may not come at all as long as the octets
+    /// of the chunk stay in the socket, or are too many buffers away.
     Apart,
 }
 
@@ -223,7 +224,7 @@ impl SkbChunk<'_> {
         self.in_span(at, len).or_else(|| self.in_another(at, len))
     }
 
-    /// As [`SkbChunk::in_span`], for another piece than the known one.
+    /// Does the same for octets that lie in another piece than the known one.
     #[inline(never)]
     fn in_another(&self, at: usize, len: usize) -> Option<*const u8> {
         if !self.has(at, len) || self.in_span(at, 1).is_some() {
@@ -302,7 +303,8 @@ impl SkbChunk<'_> {
         Reach::Apart
     }
 
-    /// Returns whether `more` octets may come behind those of `buffer` while these are there.
+    /// Returns whether `more` octets may come behind those of `buffer` while the octets of `buffer`
+    /// stay in the socket.
     fn may_get(&self, buffer: &Buffer, more: u32) -> bool {
         let (skb, end) = (buffer.skb.as_ptr(), buffer.end());
         // SAFETY: as in `behind`.
@@ -450,7 +452,7 @@ impl SkbChunk<'_> {
         Some(octets)
     }
 
-    /// As [`SkbChunk::front`], for octets as in [`SkbChunk::copy_pieces`].
+    /// Does the same for octets that lie in several pieces, or where there is no address.
     #[inline(never)]
     fn front_in_pieces(&self, at: usize) -> Option<[u8; 20]> {
         let mut octets = [0; 20];
@@ -478,7 +480,7 @@ impl SkbChunk<'_> {
         Ok(unsafe { b::crc32c(crc, from.cast(), len) })
     }
 
-    /// As [`SkbChunk::crc32c`], for octets as in [`SkbChunk::copy_pieces`].
+    /// Does the same for octets that lie in several pieces, or where there is no address.
     #[inline(never)]
     fn crc32c_pieces(&self, at: usize, len: usize, mut crc: u32) -> Result<u32> {
         if !self.has(at, len) {

@@ -430,8 +430,8 @@ impl TcpSocket {
         may_send
     }
 
-    /// Sends a FIN whatever TLS still has: to the peer it may be that of a stream that was cut.
-    /// Otherwise as [`Self::try_shutdown_write`].
+    /// Sends a FIN even if TLS still has something to send; the peer may then take the stream for
+    /// one that was cut. Otherwise as [`Self::try_shutdown_write`].
     pub(crate) fn shutdown_write(&self) {
         if self.is_secure() {
             let _ = self.say_end();

@@ -99,11 +99,11 @@ struct Question {
 
 /// Which peers this side talks to, of those who have ended a handshake.
 enum Admits {
-    /// The daemon knows of all: this side connects, and a key or a certificate is that of the other
-    /// side.
+    /// All: this side connects, so the daemon has compared the key or the certificate with those of
+    /// the other side.
     All,
-    /// Those who have shown a certificate. The daemon asks for one, and leaves it to its consumer
-    /// whether there has to be one.
+    /// Those who have shown a certificate. The daemon asks each peer for one, and leaves it to its
+    /// consumer whether a peer may come without.
     Known,
     /// Those whose key is in a keyring. The daemon takes any that it finds, in keyrings of others,
     /// too.

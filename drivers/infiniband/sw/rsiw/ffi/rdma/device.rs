@@ -56,7 +56,7 @@ use kernel::{
     },
 };
 
-/// Most octets of a device's name (`IB_DEVICE_NAME_MAX`).
+/// How many octets the name of a device may have (`IB_DEVICE_NAME_MAX`).
 const NAME_MAX: usize = 64;
 
 /// What the core has to know of a new device.

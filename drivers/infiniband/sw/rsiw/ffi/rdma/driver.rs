@@ -107,7 +107,8 @@ pub(crate) struct MrInit {
 /// Kind of a memory window (`enum ib_mw_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MwType {
-    /// For all queue pairs of a protection domain; a bind replaces the one before.
+    /// For all queue pairs of a protection domain. A bind replaces what the window was bound to
+    /// before.
     One,
     /// For the queue pair that binds it; it is invalidated before it is bound again.
     Two,
@@ -160,7 +161,7 @@ pub(crate) trait Driver: Sized + 'static {
     const ABI_VERSION: u32 = 1;
     /// The description that a device shows.
     const NODE_DESC: &'static [u8] = b"";
-    /// Most extents of a fast-register region, before adjacent ones are joined.
+    /// How many extents a fast-register region may have, before adjacent ones are joined.
     const MAX_FAST_REG: u32 = 0;
     const IN_C: InC = InC::NOTHING;
 

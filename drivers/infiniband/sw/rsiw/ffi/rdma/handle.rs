@@ -7,8 +7,8 @@
 //! closes.
 //!
 //! The core allocates an object zeroed, with the size that the operations table names, and frees it
-//! right after that callback. So it holds only references: to the driver's object, and to the
-//! handle by which that one knows the core's.
+//! right after that callback. So the object holds only references: to the driver's object, and to
+//! the handle by which the driver's object knows the core's.
 //!
 //! Context: any; [`Handle::revoke`] sleeps.
 
@@ -237,7 +237,7 @@ impl<B, T> Object<B, T> {
         unsafe { &(*this).inner }.store(inner.into_raw(), Release);
     }
 
-    /// As [`Object::install`], with the handle to the core's object.
+    /// Stores the driver's object and the handle to the core's object.
     ///
     /// # Safety
     ///
@@ -276,7 +276,7 @@ impl<B, T> Object<B, T> {
         unsafe { ArcBorrow::from_raw(inner) }
     }
 
-    /// As [`Object::get`], for those who need an [`Arc`].
+    /// Borrows the driver's object in its [`Arc`].
     ///
     /// # Safety
     ///
@@ -295,7 +295,8 @@ impl<B, T> Object<B, T> {
         }
     }
 
-    /// As [`Object::get`] where `base` may be null (an optional relation of another object).
+    /// Borrows the driver's object, or returns `None` if `base` is null (an optional relation of
+    /// another object).
     ///
     /// # Safety
     ///

@@ -384,7 +384,7 @@ pub(crate) enum Event<'a> {
         /// The value of [`CmId::provider_data`] for the new identifier.
         number: usize,
         addresses: Addresses,
-        /// The peer's, from its own view.
+        /// The peer's read depths, from its own view.
         depths: Depths,
         /// For the consumer, also below; the first 255 octets are told (T-10).
         private_data: &'a [u8],
@@ -392,7 +392,7 @@ pub(crate) enum Event<'a> {
     /// The answer to a connect; without an error the connection is up.
     ConnectReply {
         error: Option<Error>,
-        /// The responder's, from this side's view.
+        /// The responder's read depths, from this side's view.
         depths: Depths,
         private_data: &'a [u8],
     },
@@ -400,7 +400,7 @@ pub(crate) enum Event<'a> {
     /// status, which programs do not look at: if the connection failed before it could be used, the
     /// close event behind this one tells the consumer, as with adapters.
     Established {
-        /// As in `ConnectReply`.
+        /// Read depths, as in `ConnectReply`.
         depths: Depths,
     },
     /// The peer wants to end the connection.
@@ -452,7 +452,7 @@ fn set_depths(raw: &mut b::iw_cm_event, depths: Depths) {
     raw.ord = depths.ord;
 }
 
-/// Most octets of private data of an event.
+/// How many octets of private data an event may have.
 pub(crate) const MAX_EVENT_DATA: usize = u8::MAX as usize;
 
 fn set_private_data(raw: &mut b::iw_cm_event, data: &[u8]) {

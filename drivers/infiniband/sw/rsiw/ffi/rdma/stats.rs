@@ -126,7 +126,8 @@ impl<C: Counted> Counts<C> {
         )?)
     }
 
-    /// Moves those of `counts` here whose bit is set in `marks`, unless `counts` is too short.
+    /// Adds the counts in `counts` whose bit is set in `marks`, and sets them to 0; does nothing if
+    /// `counts` is too short.
     #[inline(always)]
     pub(crate) fn take(&self, counts: &mut [u64], marks: u64) {
         if counts.len() >= Self::LEN {

@@ -48,10 +48,10 @@ use kernel::{
     },
 };
 
-/// Most pages of a region: their list is one allocation, of up to 2 GiB.
+/// How many pages a region may have: their list is one allocation, of up to 2 GiB.
 const MAX_PAGES: usize = i32::MAX as usize / size_of::<NonNull<u8>>();
 
-/// Most octets of a region, wherever in a page it begins.
+/// How many octets a region may have, wherever in a page it begins.
 pub(crate) const MAX_LEN: u64 = (MAX_PAGES as u64 - 1) * PAGE_SIZE as u64; // CAST: they fit.
 
 /// Keeps the pages pinned; dropping it unpins them.
@@ -203,8 +203,9 @@ impl Umem {
         drop(self.take());
     }
 
-    /// As [`Umem::release`], but the memory stays pinned, under a gate of its own. Fails with
-    /// `EINVAL` if it was released before, and with `ENOMEM`, which releases it.
+    /// Ends the use of the memory as [`Umem::release`] does, but keeps it pinned, under a gate of
+    /// its own. Fails with `EINVAL` if it was released before, and with `ENOMEM`, which releases
+    /// it.
     pub(crate) fn renew(&self) -> Result<Pin<KBox<Self>>> {
         let pinned = self.take().ok_or(EINVAL)?;
         Self::new(pinned, self.offset, self.len, self.writable)
@@ -331,7 +332,8 @@ impl Pinned {
 
 /// The pieces of a range of pinned memory, each as long as the pages are adjacent.
 pub(crate) struct Slices<'a> {
-    /// Pages from the one on in which the next piece starts.
+    /// The pages from which pieces are still to be made; the next piece starts in the first of
+    /// them.
     pages: &'a [NonNull<u8>],
     /// Where in that page it starts.
     offset: u32,

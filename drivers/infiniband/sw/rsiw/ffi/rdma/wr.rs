@@ -121,7 +121,7 @@ pub(crate) struct Registration {
     /// The address by which requests name the first octet.
     pub(crate) iova: u64,
     pub(crate) len: u64,
-    /// Names the region's memory, for [`FastMemory`](super::kmr::FastMemory) only.
+    /// The number of the region's memory, for [`FastMemory`](super::kmr::FastMemory) only.
     pub(super) memory: Option<u64>,
 }
 
@@ -326,7 +326,7 @@ impl RecvWr<'_> {
         unsafe { *self.0.__bindgen_anon_1.wr_id }
     }
 
-    /// As [`SendWr::elements`].
+    /// Returns the elements, or `EINVAL` if their number is negative or the list is missing.
     pub(crate) fn elements(&self) -> Result<Elements<'_>> {
         // SAFETY: by the invariant.
         unsafe { Elements::from_raw(self.0.sg_list, self.0.num_sge) }

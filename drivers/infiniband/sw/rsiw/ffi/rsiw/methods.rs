@@ -58,7 +58,8 @@ pub(crate) trait Methods: Driver {
     /// fails without changing any.
     fn resize_qp(qp: &Self::Qp, udata: &mut Udata<'_>) -> Result;
 
-    /// As [`Methods::resize_qp`], for the depth of a process's shared receive queue.
+    /// Gives the shared receive queue of a process another depth, as its part of the call says.
+    /// Otherwise as [`Methods::resize_qp`].
     fn resize_srq(srq: &Self::Srq, udata: &mut Udata<'_>) -> Result;
 
     /// Returns a counter of the port. Any context.

@@ -150,8 +150,8 @@ impl Gate {
 
 /// An object that has a gate.
 pub(crate) trait Gated {
-    /// Returns the gate to go in by. It may be another one each time: a guard keeps the one that it
-    /// went through.
+    /// Returns the gate to go in by. Each call may return another gate: a guard keeps the one that
+    /// it went in by.
     fn gate(&self) -> &Gate;
 }
 

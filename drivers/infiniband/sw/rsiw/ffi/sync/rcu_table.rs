@@ -133,7 +133,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         self.places.get((index % PLACES) as usize)
     }
 
-    /// As [`RcuTable::place`], for C.
+    /// Returns the place of an object: see [`RcuTable::place`].
     fn raw_place(&self, index: u32) -> *mut *mut c_void {
         self.place(index)
             .map_or(core::ptr::null_mut(), |place| place.as_ptr().cast())

@@ -82,7 +82,8 @@ struct State<T> {
     /// Whom it serves, until it is to end.
     target: Option<Arc<T>>,
     task: Option<Task>,
-    /// Given up when the thread cannot go on with code of the module any more.
+    /// Keeps the module loaded. Dropped when the thread can no longer go on with code of the
+    /// module.
     in_use: Option<InUse>,
     /// The thread has asked to be reaped.
     ends: bool,
@@ -252,7 +253,7 @@ unsafe extern "C" fn call<T: Serves>(this: *mut c_void) -> bool {
 ///
 /// # Safety
 ///
-/// As [`call`].
+/// See [`call`].
 unsafe extern "C" fn killed<T: Serves>(this: *mut c_void) {
     // SAFETY: by the caller's promise.
     let this = unsafe { ArcBorrow::from_raw(this.cast::<ServingThread<T>>()) };

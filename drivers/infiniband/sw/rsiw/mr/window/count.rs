@@ -41,7 +41,8 @@ impl Windows {
         // ORDERING: with `unbind`: what windows did comes before what is done to the region now.
         match self.0.cmpxchg(0, GOING, Acquire) {
             Err(state) if state & GOING == 0 => Err(EBUSY),
-            // Not for the first time: then a bind that comes too late may be counted for a moment.
+            // Also if the count was closed before: a bind that came too late may be counted for a
+            // moment.
             _ => Ok(()),
         }
     }

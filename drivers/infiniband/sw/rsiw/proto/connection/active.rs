@@ -250,7 +250,8 @@ where
         self.outbox.reply = Some(reply);
     }
 
-    /// As [`Self::connect_failed`], and sends the peer a RST.
+    /// Resets TCP, so that the peer gets a RST, frees the QP, and tells the consumer that there
+    /// will be no connection.
     pub(super) fn no_connection(&mut self, error: Error, out: &mut Outputs) -> Phase<I, R> {
         self.connect_failed(Reply::failed(error), out);
         self.reset(out)

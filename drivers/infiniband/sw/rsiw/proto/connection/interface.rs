@@ -24,7 +24,7 @@ use crate::{
 pub(crate) enum Event {
     /// A peer asks for a connection; for the consumer of the listener.
     Request {
-        /// The peer's, from its own view.
+        /// The peer's read depths, from its own view.
         depths: EventDepths,
         /// Octets of private data.
         data: usize,
@@ -32,7 +32,7 @@ pub(crate) enum Event {
     /// The end of a connect; without an error the connection is up.
     Reply {
         error: Option<Error>,
-        /// The responder's, from this side's view.
+        /// The responder's read depths, from this side's view.
         depths: EventDepths,
         data: usize,
     },
@@ -152,7 +152,8 @@ pub(crate) enum StreamEnd {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Input<'a> {
     Connected {
-        /// The consumer's, for the Request; at most `Initiator::max_private_data`.
+        /// The consumer's private data for the Request: at most `Initiator::max_private_data`
+        /// octets.
         private_data: &'a [u8],
     },
     /// TCP has not connected, is gone, or the peer sent its FIN instead of what is awaited; with

@@ -246,7 +246,7 @@ where
         Phase::Closed
     }
 
-    /// As [`Self::give_up`], and sends the peer a RST.
+    /// Ends the connection, and resets TCP, so that the peer gets a RST.
     pub(super) fn reset(&mut self, out: &mut Outputs) -> Phase<I, R> {
         self.give_up(Tcp::Reset, out)
     }

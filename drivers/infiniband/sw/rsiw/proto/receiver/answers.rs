@@ -83,7 +83,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// For [`Step::Place`].
+    /// For [`Step::Place`]: returns the payload to be placed.
     #[inline]
     pub(crate) fn payload<'a, C>(&'a mut self, chunk: Option<&'a C>) -> Payload<'a, C> {
         let budget = &mut self.budget;
@@ -103,7 +103,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// For [`Step::Train`].
+    /// For [`Step::Train`]: returns the FPDUs that may be placed; `None` if there are none.
     #[inline]
     pub(crate) fn train<'a, C: Chunk>(&'a mut self, chunk: Option<&'a C>) -> Option<Train<'a, C>> {
         let (run, budget) = (self.rx.run_on()?, &mut self.budget);
@@ -156,7 +156,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.responding = Some(Responding::new(read));
     }
 
-    /// For [`Step::Quiet`]: tells whether nobody uses the memory of the region.
+    /// For [`Step::Quiet`]: tells whether nobody uses the memory of the invalidated region.
     pub(crate) fn set_quiet(&mut self, is_quiet: bool) {
         let Rest::Invalidated(pending) = self.rest else {
             return;
@@ -181,8 +181,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(Head { octets, ulpdu_len })
     }
 
-    /// Says that what the last step asked for cannot be. What that means for the stream depends on
-    /// whose memory it is.
+    /// Says that what the last step asked for cannot be done. What that means for the stream
+    /// depends on whose memory it is.
     pub(crate) fn refuse(&mut self, why: Failure) {
         self.failure = Some(match self.rest {
             Rest::Sent(_) => {
@@ -201,8 +201,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         });
     }
 
-    /// For [`Step::Failed`]: returns why the stream ends. `told` says whether the completion that is
-    /// to blame tells of it.
+    /// For [`Step::Failed`]: returns why the stream ends. `told` says whether a completion, that of
+    /// the request or receive to blame, tells of it.
     pub(crate) fn failure(&mut self, told: bool) -> Failure {
         let failure = self.failure.take();
         let mut failure = failure.unwrap_or_else(|| Failure::defect("nothing has failed"));
@@ -254,7 +254,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 }
 
-/// Returns the octets of an FPDU. It has none if the chunk is missing.
+/// Returns the octets of the FPDU `fpdu`: none if they are in a chunk and there is no chunk.
 #[inline]
 fn source<'a, B: DerefMut<Target = [u8]>, C>(
     fpdu: Option<&AtHand>,

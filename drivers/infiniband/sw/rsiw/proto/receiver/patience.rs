@@ -37,7 +37,8 @@ pub(super) struct Patience {
     pause: Saturating<u32>,
     next: Saturating<u32>,
     waits: bool,
-    /// The next FPDU waits, and its CRC is right: it is not computed at each look.
+    /// The next FPDU waits, and its CRC was found to be right, so that it need not be computed
+    /// again at each look.
     is_checked: bool,
     /// A Send has found no receive, and may not wait any longer.
     is_over: bool,
@@ -61,18 +62,19 @@ impl Patience {
         self.limit != 0
     }
 
-    /// Returns whether a Send waits that may do so for longer.
+    /// Returns whether a Send waits, and may wait for longer.
     pub(super) const fn waits(&self) -> bool {
         self.waits && self.left.0 > 0
     }
 
-    /// Returns whether a Send that finds no receive may wait, and whether it begins to.
+    /// Has a Send that has found no receive wait. Returns whether it may wait, and whether it has
+    /// just begun to.
     fn begin(&mut self) -> (bool, bool) {
         let begins = !core::mem::replace(&mut self.waits, true);
         (self.left.0 > 0, begins)
     }
 
-    /// Returns whether the CRC of the next FPDU is known to be right, for that one only.
+    /// Returns whether the CRC of the next FPDU was found to be right before, and forgets that.
     pub(super) fn take_checked(&mut self) -> bool {
         core::mem::take(&mut self.is_checked)
     }
@@ -85,8 +87,9 @@ impl Patience {
         }
     }
 
-    /// Ends the pause at hand, if there is one, and begins another. What is looked for during a
-    /// pause does not count: only what is over has been waited for.
+    /// Ends the pause at hand, if there is one, and begins another, whose milliseconds it returns;
+    /// `None` if no time is left. A receive may be looked for during a pause, too: that takes no
+    /// time off, as only pauses that are over count as waiting.
     pub(super) fn pause(&mut self) -> Option<u32> {
         self.left -= self.pause;
         self.pause = self.next.min(self.left);
@@ -107,10 +110,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.patience.pause()
     }
 
-    /// Returns what is to be done before a segment can be taken in that the other end of the
-    /// connection, on this host, hands over: [`Step::Receive`], [`Step::Failed`], or
-    /// [`Step::Pause`]. Then it can be if nothing is lacking. `front` are MPA's length field and the
-    /// headers. All that the peer wrote to TCP before has to be taken in already.
+    /// Returns what is to be done before the other end of the connection, on this host, may hand
+    /// over a segment: [`Step::Receive`], [`Step::Failed`], or [`Step::Pause`] if nothing is. Then
+    /// it may, if [`Receiver::lacks`] says that nothing is lacking. `front` are MPA's length field
+    /// and the headers of the segment. All that the peer wrote to TCP before has to be taken in
+    /// already.
     #[inline]
     pub(crate) fn admit(&mut self, front: &[u8], now: &Conditions) -> Step {
         let Some((len, head)) = front.split_first_chunk::<LEN_FIELD>() else {
@@ -133,8 +137,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Returns whether a receive is to be looked for, for which the segment may wait that has
-    /// `ulpdu_len` octets and begins with `head`.
+    /// Returns whether a receive is to be looked for before a segment is taken in: it begins a
+    /// message that takes a receive, and may wait for one. The segment has `ulpdu_len` octets and
+    /// begins with `head`.
     #[inline(never)]
     pub(super) fn looks(&mut self, head: &[u8], ulpdu_len: u16, now: &Conditions) -> bool {
         let looks = now.arrival == Arrival::Take
@@ -147,8 +152,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         looks
     }
 
-    /// Says what was found: see [`Receiver::looks`]. A segment that may not wait any longer is taken
-    /// in all the same, and may end the stream.
+    /// Takes note of what was found after [`Receiver::looks`]. A segment that may not wait any
+    /// longer is taken in although there is no receive, and may end the stream.
     #[inline(never)]
     pub(super) fn looked(&mut self, recv: Option<Recv>) {
         let is_at_hand = self.fpdu.is_some();

@@ -29,14 +29,14 @@ use crate::{
 pub(super) struct AtHand {
     pub(super) lies: Lies,
     pub(super) ulpdu_len: u16,
-    /// Octets of all of it.
+    /// Octets of the whole FPDU.
     pub(super) len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lies {
-    /// In the chunk, from octet `at` on, of which the chunk has `left`. The others are in chunks
-    /// behind.
+    /// In the chunk, from octet `at` on. The chunk has `left` octets from there; if the FPDU is
+    /// longer, the rest is in the buffers behind the chunk.
     InChunk {
         at: usize,
         left: usize,
@@ -80,20 +80,21 @@ pub(super) enum Pending {
 pub(super) enum Rest {
     /// Nothing: the next FPDU is looked for.
     Nothing,
-    /// The next FPDU, and those behind it that continue its message, are being placed. If none
-    /// was, it is taken in by itself.
+    /// The next FPDU, and those behind it that continue its message, are being placed. If none of
+    /// them was placed, the next one is taken in by itself.
     Train(Target),
-    /// All: nothing was done but checking the CRC.
+    /// All of it: only the CRC was checked.
     Ulpdu,
-    /// All; first a receive is looked for, for which the segment may wait.
+    /// All of it, but first a receive is looked for. If there is none, the segment may wait.
     Look,
-    /// All; there is no receive for it in this turn.
+    /// All of it, in another turn: there is no receive now, and the segment waits for one.
     Wait,
     Write(Stag, TaggedOffset, Stretch),
     /// The payload of a Write is being placed.
     Written,
     Send(Part),
-    /// The payload of a Send is being placed, behind which it may be complete.
+    /// The payload of a Send is being placed. With `Some` it is the last, and the receive is
+    /// completed next.
     Sent(Option<Received>),
     Response {
         stag: Stag,
@@ -101,21 +102,22 @@ pub(super) enum Rest {
         payload: Stretch,
         last: bool,
     },
-    /// The Atomic Operation that this answers is to be found,
+    /// An Atomic Response: the Atomic Operation that it answers is to be found.
     AskAtomic(AtomicResponse),
-    /// or is being found.
+    /// An Atomic Response: the Atomic Operation that it answers has been asked for.
     Atomic(AtomicResponse),
     /// The payload of a response is being placed.
     Responded {
         last: bool,
     },
-    /// An STag is being invalidated.
+    /// An STag is being invalidated. Next it is asked whether somebody uses its memory.
     Invalidated(Pending),
-    /// Somebody uses its memory in this turn. The FPDU is used up.
+    /// Somebody still uses the memory of the invalidated region, so the completion waits for
+    /// another turn. The FPDU is used up.
     Waits(Pending),
-    /// Nobody uses its memory.
+    /// Nobody uses the memory of the invalidated region any more.
     Ended(Pending),
-    /// This step, which is the last.
+    /// Only this step.
     Tell(Step),
 }
 

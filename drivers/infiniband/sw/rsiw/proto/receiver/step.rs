@@ -37,9 +37,9 @@ pub(crate) struct Conditions {
     pub(crate) traces: bool,
 }
 
-/// What the caller does next. What can fail is refused by [`Receiver::refuse`]; if the caller does
-/// not refuse it, it is done. Steps that tell of something only leave a note for others to act
-/// upon, as the caller holds the receive lock.
+/// What the caller does next. If a step cannot be done, the caller says so by [`Receiver::refuse`];
+/// if it does not, the step counts as done. Steps that only tell of something have the caller leave
+/// a note for others, who act upon it without the receive lock.
 ///
 /// [`Receiver::refuse`]: super::Receiver::refuse
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +66,13 @@ pub(crate) enum Step {
     Receive,
     /// Place [`Receiver::payload`], which is not empty, and for which a receive has room. To be
     /// refused if that is not allowed (then nothing has been placed), or if the memory is not
-    /// there. If the access is the peer's, the peer is told the error.
+    /// there. If it is an access of the peer, the peer is told the error.
     ///
     /// [`Receiver::payload`]: super::Receiver::payload
     Place(Target),
-    /// Place the payloads of [`Receiver::train`], the first of which belongs there: as many as one
-    /// look-up of the memory allows. If it allows none, the first segment by itself will find out
-    /// why. Then tell [`Receiver::took`].
+    /// Place the payloads of [`Receiver::train`], the first of which belongs at this target: as
+    /// many as one look-up of the memory allows. If it allows none, place none: the first segment
+    /// is then taken in by itself, which shows why. Then tell [`Receiver::took`].
     ///
     /// [`Receiver::train`]: super::Receiver::train
     /// [`Receiver::took`]: super::Receiver::took
@@ -94,14 +94,15 @@ pub(crate) enum Step {
     ///
     /// [`Receiver::set_quiet`]: super::Receiver::set_quiet
     Quiet,
-    /// Queue a Read or Atomic Operation of the peer, if there is room for it and the peer may do
-    /// that there.
+    /// Queue a Read or Atomic Operation of the peer. To be refused if there is no room for it, or
+    /// if the peer may not read or change that memory.
     Request(Inbound),
     /// Data came in although this side is closing.
     DataInClosing,
     /// The peer has ended the stream: see `proto::rx::Action::Terminate`.
     Terminated { code: u16, read: Option<Msn> },
-    /// The stream must end for [`Receiver::failure`]; first, a request fails.
+    /// The stream must end. First complete in error what is to blame, then take the cause by
+    /// [`Receiver::failure`].
     ///
     /// [`Receiver::failure`]: super::Receiver::failure
     Failed(Blame),
@@ -109,13 +110,14 @@ pub(crate) enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidation {
-    /// The peer asks for it with a Send. The error is what the peer is told.
+    /// The STag that the peer names in a Send. If that cannot be invalidated, the peer is told the
+    /// error.
     ForPeer(Stag),
-    /// The sink of a Read of ours.
+    /// The STag of the sink of a Read of ours.
     Sink(Stag),
 }
 
-/// Whose completion tells of a failure (T-33).
+/// The request or receive whose completion tells of a failure (T-33).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Blame {
     #[default]

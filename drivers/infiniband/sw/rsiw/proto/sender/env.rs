@@ -68,7 +68,7 @@ pub(crate) enum OpenError {
 pub(crate) enum NotDone {
     /// Its completion has to say so.
     Fault(Fault),
-    /// Others would have to be waited for, which this run may not. Nothing has changed.
+    /// It would have to wait for others, which this run may not do. Nothing has changed.
     Later,
 }
 

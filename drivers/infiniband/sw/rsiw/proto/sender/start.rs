@@ -91,8 +91,8 @@ use core::{
 /// The sink that an empty Read names: nobody checks it, but some adapters refuse zero.
 const NO_SINK: Stag = Stag(1);
 
-/// Most local operations that one run carries out. They send nothing, so that TCP never stops them,
-/// and the process that posts them can add others meanwhile.
+/// How many local operations one run carries out at most. They send nothing, so that TCP never
+/// stops them, and the process that posts them can add others meanwhile.
 pub(super) const MOST_LOCAL: Saturating<u32> = Saturating(128);
 
 pub(super) struct Now {

@@ -60,7 +60,7 @@ enum PollPhase {
 /// The thread that polls the ring of a process, and what the process sees of it.
 #[pin_data]
 pub(in crate::qp) struct Poller<Q: Serves> {
-    /// Not 0 while the thread polls.
+    /// Tells the process whether the thread polls: 1 then, otherwise 0.
     word: SharedWord,
     /// For how long to poll without a request, in microseconds.
     us: u32,

@@ -49,7 +49,7 @@ impl<R: Send + Sync> KernelMemory<R> {
         }
     }
 
-    /// Ends all use, whatever the driver still has of it.
+    /// Ends all use of the region, even if the driver still has references to it.
     fn release(&self) {
         match self {
             Self::Dma(memory) => memory.release(),
