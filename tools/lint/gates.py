@@ -197,6 +197,81 @@ def named():
                     yield f"{path}: there is no {name}"
 
 
+# A row of the table of words in the design: a word or several, and what they mean.
+WORD_ROW = re.compile(r"^(\w+(?:,? \w+)*)  +(\S.*(?:\n .*)*)", re.M)
+DESIGN = "Documentation/infiniband/rsiw-design.rst"
+
+
+def words(page, read):
+    """The table of words names files for each, in which the word occurs, be it in a name."""
+    table = re.search(r"^Words\n=+\n.*?^=+ +=+\n(.*?)^=+ +=+\n", page, re.M | re.S)
+    if not table:
+        yield f"{DESIGN} has no table of words"
+        return
+    for these, meaning in WORD_ROW.findall(table[1]):
+        homes = re.findall(r"``([\w/]+\.rs)``", meaning)
+        if not homes:
+            yield f"{DESIGN}: where is '{these}'?"
+        for home in homes:
+            apart = re.sub(r"(?<=[a-z\d])(?=[A-Z])|_|\n\s*//[/!]?", " ", read(home))
+            for word in these.split(", "):
+                if not re.search(rf"\b{re.escape(word)}", " ".join(apart.split()), re.I):
+                    yield f"{DESIGN}: {home} does not have the word '{word}'"
+
+
+# A document of an item, up to an empty line, and the function that follows.
+DOC = re.compile(r"^( *//[/!]) (.+(?:\n\1 .+)*)\n(?:\1.*\n| *#\[.*\n)*(?:.*\bfn (\w+))?", re.M)
+SAYS_ONLY = re.compile(r"As \[`(?:\w+::)*(\w+)`\](?:\([^)]*\))?\.")
+# Documents that say so still, by the words with which they begin.
+OLD_DOCS = {"queue/shared.rs": "Most entries", "qp/sq/user.rs": "As [`UserSq::validate`]"}
+
+
+def docs(path, text):
+    """What a reader stops at: `Most X` for the greatest number of X, and a document that only
+    names another one. Methods of one name, one of which calls the others, may do that."""
+    for found in DOC.finditer(text):
+        doc, name = found[2], found[3]
+        if path in OLD_DOCS and doc.startswith(OLD_DOCS[path]):
+            continue
+        where = f"{DRIVER}/{path}:{text.count(chr(10), 0, found.start()) + 1}"
+        if re.match(r"Most (?!significant)[a-z]+\b", doc):
+            yield f"{where}: say 'How many' or 'at most' instead of 'Most'"
+        only = SAYS_ONLY.fullmatch(doc)
+        if only and only[1] != name:
+            yield f"{where}: it only names {only[1]}; what is done?"
+
+
+def prose():
+    """Words and comments that lead a reader astray."""
+    texts = dict(driver())
+    with open(DESIGN, encoding="utf-8") as f:
+        yield from words(f.read(), lambda path: texts.get(path, ""))
+    for path, text in texts.items():
+        yield from docs(path, text)
+    for path, doc in OLD_DOCS.items():
+        if f"/// {doc}" not in texts.get(path, ""):
+            yield f"tools/lint/gates.py: {path} does not say '{doc}' any more"
+
+
+def self_test():
+    """The rules for prose find what they are for, and nothing else."""
+    table = "Words\n=====\n\n=====  ====\n%s\n=====  ====\n"
+    def found(row, text):
+        return len(list(words(table % row, lambda path: text)))
+    assert found("a row  some\n       thing (``b.rs``)", "x") == 1
+    assert found("a row  some\n       thing", "a row") == 1
+    assert not found("a row  it (``b.rs``)\ngo     it (``b.rs``)", "struct WeGo; fn a_row()")
+    assert not found("a row  it (``b.rs``)", "//! of a\n//! row")
+    assert found("row    it (``b.rs``)", "borrow") == 1
+    for bad in ("/// Most octets of it.\n", "    /// As [`A::b`].\n    fn c() {}",
+                "/// As [`b`](x::b).\n#[inline]\npub(super) fn c() {}", "//! Most files.\n"):
+        assert len(list(docs("a.rs", bad))) == 1, bad
+    for good in ("/// Most significant bit.\n", "    /// As [`A::b`].\n    #[x]\n    fn b() {}",
+                 "/// # Safety\n///\n/// As [`A::b`].\nfn c() {}", "// Most have one.\n",
+                 "/// As [`A::b`], but sleeps.\nfn c() {}", "/// At most 5.\n"):
+        assert not list(docs("a.rs", good)), good
+
+
 # What names a test, by where: the number of a file of tests, a test in Rust, a case in the kernel,
 # a scenario of the raw peer. The selftests' own names are compared when they are collected.
 TESTS = "tools/testing"
@@ -226,7 +301,8 @@ def tests_of_one_name():
 
 
 def check_all():
-    for rule in (versions, compat, short, namesakes, listed, named, tests_of_one_name):
+    self_test()
+    for rule in (versions, compat, short, namesakes, listed, named, prose, tests_of_one_name):
         yield from rule()
     for path in sorted(files()):
         try:

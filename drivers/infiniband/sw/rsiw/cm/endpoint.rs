@@ -248,7 +248,7 @@ pub(super) struct Endpoints {
     pub(super) dev: Arc<Device>,
     #[pin]
     pub(super) all: Registry<Endpoint>,
-    /// Those that connect and have not sent their Request.
+    /// Endpoints that connect and have not sent their Request.
     initiators: Arc<Turns<Endpoint>>,
     lines: Arc<Lines<Endpoint>>,
 }

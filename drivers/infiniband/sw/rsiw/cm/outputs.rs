@@ -351,7 +351,7 @@ pub(super) struct PendingEvent {
     data: [u8; MAX_EVENT_DATA],
     /// Of a Request.
     addresses: Option<Addresses>,
-    /// To whom a Request goes; all other events go to `id`.
+    /// The listener that a Request goes to; all other events go to `id`.
     listener: Option<Arc<Listener>>,
     id: Option<ARef<CmId>>,
 }

@@ -173,8 +173,8 @@ pub(crate) struct Effects {
     pub(crate) start_timer: bool,
     /// Complete what is in the SQ as flushed, in order.
     pub(crate) flush_sq: bool,
-    /// The same for the RQ. With a shared RQ in state Error: the receive in progress, and
-    /// `LAST_WQE_REACHED` (T-16).
+    /// Complete what is in the RQ as flushed, in order. With a shared RQ in state Error: the
+    /// receive in progress, and `LAST_WQE_REACHED` (T-16).
     pub(crate) flush_rq: bool,
     /// Forget all protocol state: the QP is as new (T-35).
     pub(crate) renew: bool,

@@ -259,7 +259,7 @@ impl<H: StreamHandler> Callbacks<H> {
 struct OnTls<H> {
     handler: Arc<H>,
     sock: Arc<TcpSocket>,
-    /// Those of TLS.
+    /// The hooks of TLS.
     below: Hooks,
 }
 

@@ -182,7 +182,7 @@ pub(crate) struct LockedSock<'a> {
 
 struct ReadContext<'f, F> {
     take: &'f mut F,
-    /// In whose queue the buffers are; `None` if TLS has made them.
+    /// The socket in whose queue the buffers are; `None` if TLS has made them.
     sk: Option<NonNull<b::sock>>,
     stopped: bool,
 }

@@ -44,8 +44,8 @@ use kernel::{
     },
 };
 
-/// By which interfaces the packets of a socket come and go, and of those that are accepted from it.
-/// TCP sees to it with each packet, the first one included.
+/// The interfaces by which packets come and go: those of a socket, and of the sockets that are
+/// accepted from it. TCP checks each packet, the first one included.
 ///
 /// What this host sends to an address of its own counts as coming by the interface that has the
 /// address.

@@ -64,8 +64,8 @@ pub(crate) enum Proof {
 /// What the daemon is told of a handshake, and who may connect.
 pub(crate) struct Credentials {
     pub(crate) proof: Proof,
-    /// In which the daemon looks for keys, beside its own. With [`Proof::SharedKey`] nobody may
-    /// connect whose key is not linked into it.
+    /// The keyring in which the daemon looks for keys, beside its own. With [`Proof::SharedKey`]
+    /// nobody may connect whose key is not linked into it.
     pub(crate) keyring: Option<Arc<Keyring>>,
 }
 
@@ -102,11 +102,11 @@ enum Admits {
     /// All: this side connects, so the daemon has compared the key or the certificate with those of
     /// the other side.
     All,
-    /// Those who have shown a certificate. The daemon asks each peer for one, and leaves it to its
+    /// Peers that have shown a certificate. The daemon asks each peer for one, and leaves it to its
     /// consumer whether a peer may come without.
     Known,
-    /// Those whose key is in a keyring. The daemon takes any that it finds, in keyrings of others,
-    /// too.
+    /// Peers whose key is in a keyring. The daemon takes any key that it finds, in keyrings of
+    /// others, too.
     KeysOf(Option<Arc<Keyring>>),
 }
 
