@@ -60,7 +60,7 @@ impl Counted for Counter {
 }
 
 impl Counts {
-    /// Moves what `tally` has here.
+    /// Adds what `tally` has to these sums, and clears it.
     #[inline(always)]
     pub(crate) fn take_up(&self, tally: &mut Tally) {
         if let Some((counts, marks)) = tally.take() {
@@ -88,7 +88,7 @@ impl Counts {
 #[pin_data]
 pub(crate) struct CountsOf {
     device: Arc<Counts>,
-    /// The sum of what went to counters that queue pairs are bound to.
+    /// The sums of all counters that queue pairs are bound to.
     all_bound: Arc<Counts>,
     /// Whether `bound` is set. What is counted during a change may go to the old counter.
     is_bound: AtomicFlag,
@@ -97,7 +97,7 @@ pub(crate) struct CountsOf {
 }
 
 impl CountsOf {
-    /// Makes one that counts for the device.
+    /// Makes a place to count in that counts for the device.
     pub(crate) fn new(device: Arc<Counts>, all_bound: Arc<Counts>) -> impl PinInit<Self> {
         pin_init!(Self {
             device,

@@ -160,7 +160,7 @@ impl Watch for CqState {
 }
 
 impl CqTold {
-    /// Takes a word of [`CqState`] apart.
+    /// Returns the parts of a word that [`CqState`] has made.
     fn of(word: u64) -> Self {
         Self {
             // CAST: the lower half.
@@ -318,7 +318,7 @@ impl Cq {
 
     /// Makes room for `more` completions of a kernel consumer. Sleeps.
     fn add_spare(&self, more: u32) -> Result {
-        // One caller at a time, so that what each allocates is enough.
+        // This is done by one caller at a time, so that what each allocates is enough.
         let _resizing = self.offer.offered();
         let lacks = match &self.state.lock().ring {
             CqRing::User(_) => return Ok(()),
@@ -328,7 +328,7 @@ impl Cq {
         if let CqRing::Kernel(ring) = &mut self.state.lock().ring {
             ring.add_spare(more, memory.as_mut());
         }
-        // What was replaced is freed without the lock.
+        // The memory that was replaced is freed without the lock.
         drop(memory);
         Ok(())
     }

@@ -86,7 +86,7 @@ pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
     queues: Arc<Queues>,
     settings: Settings,
-    /// Of the port, as a number: follows the address of the interface.
+    /// The EUI-64 of the port's GID, as a number. It follows the address of the interface.
     port_guid: Atomic<u64>,
     limits: Arc<Limits>,
     /// What is counted for the whole device, but for queue pairs that are bound to counters.
@@ -220,9 +220,9 @@ impl Device {
         self.port_guid.xchg(guid, Relaxed) != guid
     }
 
-    /// Returns limits and abilities, for a process or for the kernel. What a process can have with
-    /// own rings, it learns when it opens the device, as what is said here is said to those with
-    /// stock rings, too.
+    /// Returns limits and abilities, for a process or for the kernel. Those of own rings are not
+    /// among them, as processes with stock rings are told the same. A process with own rings learns
+    /// them when it opens the device.
     pub(crate) fn attributes(&self, for_process: bool) -> DeviceAttr {
         let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {

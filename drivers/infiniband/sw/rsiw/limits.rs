@@ -83,7 +83,7 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// Takes one, or returns `ENOMEM` if all are taken.
+    /// Takes one of the objects, or returns `ENOMEM` if all are taken.
     pub(crate) fn take(limits: &Arc<Limits>, of: fn(&Limits) -> &Limit) -> Result<Self> {
         let limit = of(limits);
         if limit.used.fetch_add(1, Relaxed) >= limit.max {

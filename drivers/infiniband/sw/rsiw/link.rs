@@ -138,7 +138,8 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
             let name = netdev.name();
             pr_info!("{name}: x509.truststore of tlshd.conf says who may connect; without it that is whoever has a certificate of a public authority\n");
         }
-        // Nobody could find the device when the event came that tells of a move, as that comes once.
+        // The event that tells of a move comes once, and may have come before anybody could find
+        // the device.
         if netdev.settled_namespace() != namespace {
             rnic.interface_gone();
         }
@@ -181,12 +182,13 @@ impl NetdevHandler for Watcher {
     }
 }
 
-/// Dropping this removes all devices, those too whose removal is queued.
+/// Dropping this removes all devices, also those whose removal is queued already.
 struct AllDevices(Arc<Queues>);
 
 impl Drop for AllDevices {
     fn drop(&mut self) {
-        // The notifier, when it was unregistered, was told that all interfaces go, and queued work.
+        // When the notifier was unregistered, it was told that all interfaces go, and has queued
+        // work.
         self.0.patient.flush();
         core_device::remove_all::<Rsiw>();
     }

@@ -322,7 +322,7 @@ impl Mr {
     /// Takes the STag away; see [`Mr::deregister`].
     fn end(&self, table: &StagTable) -> Result {
         self.windows.end()?;
-        // A second time, the STag may be another's.
+        // The second time the STag may belong to another region.
         let known = table.lookup(self.stag());
         if known.is_some_and(|known| core::ptr::eq(&*known, self)) {
             table.remove(self.stag());
@@ -375,7 +375,8 @@ impl Mr {
     ///
     /// # Errors
     ///
-    /// What is not as it must be; `Access` for a region that may not be invalidated.
+    /// The error says what is not as it must be; it is `Access` for a region that may not be
+    /// invalidated.
     pub(crate) fn invalidate(&self, stag: Stag, pd: PdId, by: By) -> Result<(), MrError> {
         let guard = GateGuard::new(self).ok_or(MrError::Invalid)?;
         if pd != self.pd {
@@ -421,7 +422,8 @@ impl Mr {
         addr: u64,
         len: u32,
     ) -> Result<u64, MrError> {
-        // After going in: whoever invalidates sees us inside, or we see that it is invalid.
+        // This is asked after going in: either whoever invalidates the region sees us inside, or we
+        // see that it is invalid.
         if !guard.valid.load(Relaxed) {
             return Err(MrError::Invalid);
         }
@@ -429,7 +431,7 @@ impl Mr {
         if stag != grant.stag {
             return Err(MrError::Invalid);
         }
-        // The key to all memory of the kernel is every kernel consumer's (V-STAG0-2).
+        // Every kernel consumer may use the key to all memory of the kernel (V-STAG0-2).
         let everywhere = matches!(guard.kind, Kind::Dma(_)) && !pd.is_process();
         if pd != guard.pd && !everywhere {
             return Err(MrError::Pd);

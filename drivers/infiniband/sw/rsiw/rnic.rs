@@ -173,7 +173,7 @@ impl Rnic {
     /// Has the device removed, as the interface is gone for good and no stream will hear of its
     /// peer any more. May be called with the RTNL held, and waits for nobody.
     pub(crate) fn interface_gone(self: &Arc<Self>) {
-        // Not on the queue of connections, whose end it waits for.
+        // It is not queued with the connections, as it waits for the end of their queue.
         let _ = self.dev.queues().patient.enqueue::<_, 0>(self.clone());
     }
 

@@ -82,7 +82,7 @@ struct SrqState {
 struct SrqTold {
     depth: u32,
     limit: u32,
-    /// Receives that wait. A process does not tell.
+    /// Receives that wait; `None` for a process, which does not tell of those that it posts.
     posted: Option<u32>,
 }
 
@@ -100,7 +100,7 @@ impl Watch for SrqState {
 }
 
 impl SrqTold {
-    /// Takes a word of [`SrqState`] apart.
+    /// Returns the parts of a word that [`SrqState`] has made.
     fn of(word: u64) -> Self {
         // CAST: 21 bits.
         let part = |shift: u32| (word >> shift) as u32 & ((1 << 21) - 1);

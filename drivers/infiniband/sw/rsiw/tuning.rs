@@ -63,7 +63,7 @@ impl Tuning {
         }
     }
 
-    /// Returns all of them, with their names.
+    /// Returns all budgets, with their names.
     pub(crate) fn numbers(&self) -> [(&'static CStr, &Number); 4] {
         [
             (tuning::RX_SOFTIRQ.name, &self.rx_softirq),

@@ -28,7 +28,8 @@ use kernel::{
 
 /// What a [`Watched`] lock protects.
 pub(crate) trait Watch: Unpin {
-    /// Returns what is told of it. Called whenever the lock is released: a few loads.
+    /// Returns what is told of the value, in one word. Called whenever the lock is released, so it
+    /// costs a few loads only.
     fn word(&self) -> u64;
 }
 
@@ -42,14 +43,14 @@ pub(crate) struct Watched<T> {
 }
 
 impl<T: Watch> Watched<T> {
-    /// Makes it of a lock that is initialised by `lock`.
+    /// Makes a watched lock of one that is initialised by `lock`.
     pub(crate) fn new(lock: impl PinInit<SpinLockIrq<T>>) -> impl PinInit<Self> {
         pin_init!(Self {
             lock <- lock,
             word: Atomic::new(0),
         })
         .pin_chain(|this| {
-            // The word is made when this ends.
+            // The word is made when the guard is dropped, at the end of this function.
             drop(this.lock());
             Ok(())
         })
@@ -95,7 +96,7 @@ impl<T: Watch> DerefMut for WatchedGuard<'_, T> {
 impl<T: Watch> Drop for WatchedGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // The lock is released behind this.
+        // The lock is released when this function has returned.
         self.word.store(self.guard.word(), Relaxed);
     }
 }

@@ -86,7 +86,7 @@ use kernel::{
     },
 };
 
-/// Connections taken from TCP before others get the worker.
+/// How many connections are taken from TCP before others get the worker.
 const ACCEPT_BUDGET: usize = 64;
 /// Least length of TCP's queue, whatever the consumer asks for. Connections leave it at once, but a
 /// burst that overflows it loses a second to TCP's retransmission.
@@ -199,7 +199,7 @@ impl<'a> ListenAt<'a> {
     }
 }
 
-/// Whose a socket is that listens.
+/// Which listeners a socket belongs to.
 enum Role {
     /// The socket of one listener, at an address.
     Single,
@@ -561,7 +561,8 @@ impl Listening {
     /// Stops listening, and ends connections without a Request. Frees the port if nobody else
     /// uses it.
     pub(super) fn close(self: &Arc<Self>) {
-        // Before the acceptor is taken: `open` sets the acceptor and then looks at this.
+        // This is set before the acceptor is taken: `open` sets the acceptor and then looks at
+        // this.
         self.listener.close();
         let acceptor = self.acceptor.lock().take();
         if let Some(acceptor) = acceptor {

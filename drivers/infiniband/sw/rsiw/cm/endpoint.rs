@@ -160,7 +160,7 @@ pub(super) type OwnConnection = Connection<KBox<Initiator>, KBox<Responder>>;
 /// What the endpoint's mutex guards.
 pub(super) struct EndpointState {
     pub(super) connection: OwnConnection,
-    /// Of an initiator, until the connection is up or has failed.
+    /// The request of an initiator, until the connection is up or has failed.
     pub(super) dial: Option<KBox<Dial>>,
     /// The process that connects or has accepted, until its consumer is told how that ended.
     pub(super) process: Option<Process>,
@@ -172,7 +172,7 @@ pub(super) struct EndpointState {
     pub(super) security: Security,
     /// From the beginning of a handshake until the Request was sent, or its event delivered.
     pub(super) spot: Option<Spot<Endpoint>>,
-    /// During set-up, and while lingering; in between the QP has its own.
+    /// The callbacks during set-up, and while lingering; in between the QP has its own.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
     pub(super) qp: Option<Arc<Qp>>,
     /// The place of a refused connection among those that linger.

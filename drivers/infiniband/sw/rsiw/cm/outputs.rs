@@ -167,7 +167,7 @@ impl Endpoint {
         }
         match outputs.callbacks {
             Some(connection::Callbacks::Install) => {
-                // Without them the timer ends the connection.
+                // If there are no callbacks, the timer ends the connection.
                 let install = |sock: &Arc<TcpSocket>| {
                     Callbacks::install(sock.claim().ok()?, self.clone()).ok()
                 };
@@ -424,7 +424,7 @@ impl Endpoint {
     pub(super) fn deliver(self: &Arc<Self>, pending: PendingEvent) {
         let input = match pending.deliver(self.number()) {
             Ok(()) => return,
-            // The listener is gone. It has ended those without a Request likewise.
+            // The listener is gone. It has ended the connections without a Request in the same way.
             Err(e) if e == ECONNABORTED => Input::Shut,
             Err(_) => Input::Undelivered(pending.event),
         };

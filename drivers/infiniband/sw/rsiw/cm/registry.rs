@@ -45,9 +45,10 @@ struct Numbered<T> {
     last: usize,
     closed: bool,
     objects: RBTree<usize, Arc<T>>,
-    /// How many `objects` are.
+    /// How many objects are in `objects`.
     count: Saturating<usize>,
-    /// Numbers by consumers' identifiers. One that a consumer has given up may be another's by now.
+    /// The numbers of objects, by the identifiers of consumers. An identifier that a consumer has
+    /// given up may belong to another consumer by now.
     consumers: RBTree<ConsumerId, usize>,
 }
 
@@ -120,8 +121,8 @@ impl<T: Entry> Registry<T> {
         old.is_some()
     }
 
-    /// Lets [`Registry::find`] find object `number`, which stays meanwhile, by `consumer`. Nobody
-    /// depends on that: without memory it is not found.
+    /// Lets [`Registry::find`] find the object `number` by `consumer`; the caller keeps the object
+    /// meanwhile. Without memory it is not found, which matters to nobody.
     pub(super) fn introduce(&self, number: usize, consumer: ConsumerId) {
         if let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) {
             let node = node.into_node(consumer, number);
@@ -151,7 +152,7 @@ impl<T: Entry> Registry<T> {
         }
     }
 
-    /// Returns the object with the least number of those from `from` to `to`.
+    /// Returns the object with the least number between `from` and `to`.
     fn first(&self, from: usize, to: usize) -> Option<Arc<T>> {
         let inner = self.inner.lock();
         let cursor = inner.objects.cursor_lower_bound(&from)?;

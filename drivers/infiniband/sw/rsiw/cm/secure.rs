@@ -58,7 +58,7 @@ const HANDSHAKE_MS: u32 = 10_000;
 const RETRY_MS: u32 = 50;
 
 impl Endpoint {
-    /// Returns what a new connection wants, as `side`.
+    /// Returns how far the TLS of a new connection is, on the side `side`.
     pub(super) fn wanted_security(&self, side: Side) -> Security {
         match (self.dev().tls(), side) {
             (None, _) => Security::Settled,
@@ -171,7 +171,7 @@ impl Endpoint {
 
     /// Has the handshake begun later.
     fn try_again(self: &Arc<Self>, st: &mut EndpointState, side: Side, left: u32) {
-        // The timer of the other side ticks anyway, as long as the phase lasts.
+        // On the other side the timer of the phase ticks anyway, as long as the phase lasts.
         if side == Side::Server {
             let left = left.saturating_sub(RETRY_MS);
             st.security = Security::Wanted { left };
@@ -209,7 +209,7 @@ impl Endpoint {
             return Ok(true);
         }
         st.security = Security::InLine { left: WAIT_MS };
-        // The timer of the other side ticks.
+        // On the other side the timer of the phase ticks anyway.
         if side == Side::Server {
             self.arm(st, WAIT_MS);
         }

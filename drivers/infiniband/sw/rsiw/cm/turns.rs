@@ -56,7 +56,7 @@ use kernel::{
     },
 };
 
-/// Objects that are acted upon before others get the worker.
+/// How many objects are acted upon before others get the worker.
 const BUDGET: usize = 64;
 /// How many newer objects an older one may go in front of.
 const OVERTAKES: usize = 64;

@@ -59,7 +59,7 @@ pub(super) struct KernelRing {
     entries: KernelEntries,
     /// Entries that the consumer asked for.
     asked: Saturating<usize>,
-    /// Entries that its queue pairs need beyond those.
+    /// Entries that the consumer's queue pairs need beyond those: entries to spare.
     spare: Saturating<usize>,
     /// What the consumer waits for: flags of [`notify`].
     armed: u32,
@@ -86,15 +86,16 @@ impl KernelRing {
         Ok(Ring::new(memory))
     }
 
-    /// Returns how many entries it takes to have `more` to spare, if that is more than there are.
+    /// Returns how many entries the ring has to have for `more` entries to spare, if these are more
+    /// than it has.
     pub(super) fn lacks(&self, more: u32) -> Option<usize> {
         // CAST: 32 bits fit.
         let Saturating(needed) = self.asked + self.spare + Saturating(more as usize);
         Some(needed).filter(|needed| *needed > self.entries.capacity())
     }
 
-    /// Counts `more` entries to spare. If there is `memory`, the ring moves there, and the caller
-    /// gets the old memory in it.
+    /// Adds `more` to the number of entries beyond those that the consumer asked for. If there is
+    /// `memory`, the ring moves there, and the caller gets the old memory in it.
     pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut KernelEntries>) {
         if let Some(memory) = memory {
             // Bounded by what the kernel consumer has left in its queue.
@@ -108,7 +109,8 @@ impl KernelRing {
         self.spare += more as usize;
     }
 
-    /// Gives back `less` entries to spare. The memory is kept for others.
+    /// Takes `less` from the number of entries beyond those that the consumer asked for. The memory
+    /// is kept for other queue pairs.
     pub(super) fn drop_spare(&mut self, less: u32) {
         // CAST: 32 bits fit.
         self.spare -= less as usize;
@@ -136,7 +138,7 @@ impl KernelRing {
         self.entries.push(Some(entry)).map_err(|Full| Overflow)?;
         let notify = completion.fires(self.armed);
         if notify {
-            // One call per arming.
+            // The consumer is told once for each time that it arms the queue.
             self.armed = notify::NOT;
         }
         Ok(notify)

@@ -62,7 +62,7 @@ const VALID: u8 = wqe::VALID as u8; // CAST: 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) rings: Rings,
-    /// Whether they have time stamps; only own rings have room for them.
+    /// Whether completions have time stamps; only own rings have room for them.
     pub(crate) timestamps: bool,
 }
 
@@ -141,7 +141,7 @@ impl UserRing {
         Ok(Moved::Yes)
     }
 
-    /// Empties an old ring, of which the entries from number `first` on have moved.
+    /// Empties an old ring. Its entries from number `first` on have moved.
     pub(super) fn forget_from(&self, first: Position) {
         for n in 0..(self.put - first).min(self.ring.len()) {
             self.ring.entry(first + n).set_short_flags(FREE);
@@ -177,7 +177,7 @@ impl UserRing {
         smp_mb(Full);
         let notify = completion.fires(self.armed.load());
         if notify {
-            // One call per arming.
+            // The process is told once for each time that it arms the queue.
             self.armed.store(notify::NOT);
         }
         Ok(notify)

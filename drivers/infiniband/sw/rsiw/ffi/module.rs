@@ -31,7 +31,7 @@ impl Loaded {
         unsafe { h::hold_this_module() }.then_some(InUse(()))
     }
 
-    /// For tests, which run while the module stays.
+    /// Makes one for tests, which run while the module stays.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn for_test() -> Self {
         Self(())

@@ -118,7 +118,7 @@ impl OwnedQueue {
         unsafe { b::__flush_workqueue(self.0.as_ptr()) };
     }
 
-    /// Waits until the queue is empty, including work that its own work queues.
+    /// Waits until the queue is empty: also for work that its own work queues.
     pub(crate) fn drain(&self) {
         // SAFETY: by the invariant the queue is valid.
         unsafe { b::drain_workqueue(self.0.as_ptr()) };

@@ -231,7 +231,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(Self {
             guard,
             window: Some(window),
-            // Only the region of all kernel memory needs it, and that has no windows.
+            // Only the region of all kernel memory needs the domain, and it has no windows.
             pd: None,
             offset,
             len,
@@ -255,8 +255,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(())
     }
 
-    /// Extends the range to the end of the region, to `most` octets at most; not through a window,
-    /// which has fewer than its region.
+    /// Extends the range to the end of the region, to `most` octets at most. Does nothing through a
+    /// window, as a window may be shorter than its region.
     #[inline]
     pub(crate) fn extend(&mut self, most: u32) {
         if self.is_windowed() {
@@ -312,7 +312,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
                 .and_then(|pd| memory.slices(&self.guard, pd, at, len))
                 .map(Slices::Kernel),
             Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
-            // Through a window, its region is accessed.
+            // If there is a window, it is its region that is accessed.
             Kind::Window(_) => None,
         }
         .ok_or(MrError::Bounds)

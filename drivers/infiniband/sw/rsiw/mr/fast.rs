@@ -68,7 +68,7 @@ impl Mr {
         if pd != self.pd {
             return Err(FastError::Pd);
         }
-        // A window that was being bound while the peer invalidated the region stands for the
+        // If a window was being bound while the peer invalidated the region, it stands for the
         // earlier registration.
         if self.valid.load(Relaxed) || self.windows.any() {
             return Err(FastError::Valid);
@@ -86,8 +86,8 @@ impl Mr {
             if page_offset.is_some_and(|(offset, mask)| iova & mask != offset) {
                 return Err(FastError::Address);
             }
-            // Nobody is inside the gate: whoever goes in next, perhaps to invalidate the region,
-            // finds both the flag and the grant.
+            // Nobody is inside the gate. Whoever goes in next, perhaps to invalidate the region,
+            // finds both: that it is valid, and what it grants.
             self.valid.store(true, Relaxed);
             Ok(Grant {
                 stag,

@@ -44,7 +44,7 @@ use kernel::{
 /// Regions that a device may have at a time: one index in sixteen, so that a guess rarely hits.
 pub(crate) const MAX_MR: u32 = 1 << (INDEX_BITS - 4);
 
-/// Indices to try for a region. At most every sixteenth is taken, in no order.
+/// How many indices are tried for a region. At most one in sixteen is taken, in no order.
 const ATTEMPTS: usize = 64;
 
 /// The regions of a device by STag.

@@ -4,9 +4,9 @@
 //! the peer may use for as long as it is bound (type 2), or every stream of the protection domain
 //! until it is bound to something else (type 1, which is InfiniBand's).
 //!
-//! A window has no memory. An access through it is counted by its own gate and by that of its
-//! region; who unbinds the window waits for its own to be empty. The region and the queue pair stay
-//! as long as windows are bound to them.
+//! A window has no memory of its own. An access through it is counted by the gates of both the
+//! window and its region. Who unbinds the window waits until the window's gate is empty. The region
+//! and the queue pair stay as long as windows are bound to them.
 //!
 //! Context: any, but for creation and binds, which sleep.
 #![forbid(unsafe_code)]
@@ -289,8 +289,9 @@ impl Window {
         let inside = GateGuard::new(own).ok_or(MrError::Invalid)?;
         let (region, offset) = self.locate(stag, party, want, addr, len)?;
         let access = MrAccess::within(inside, region.clone(), offset, len)?;
-        // Once more, now inside of both gates: whoever unbinds the window, and then may take the
-        // region back, sees us there, or we see that it is not bound any more.
+        // This is asked once more, now inside of both gates. Whoever unbinds the window, and then
+        // may take the region back, either sees us inside, or we see that the window is not bound
+        // any more.
         match self.locate(stag, party, want, addr, len)? {
             (again, at) if Arc::ptr_eq(&again, &region) && at == offset => Ok(access),
             _ => Err(MrError::Invalid),
@@ -341,7 +342,7 @@ impl Bound {
         if !region.windows.bind() {
             return Err(BindError::Region);
         }
-        // Dropping it undoes both.
+        // Dropping this undoes both counts.
         let mut bound = Self {
             region,
             binder: None,

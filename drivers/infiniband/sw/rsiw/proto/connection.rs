@@ -57,8 +57,8 @@ pub(crate) use self::interface::{
     Timer, //
 };
 
-/// Milliseconds between looks at whether the process still exists that waits, in iw_cm, for the end
-/// of the set-up.
+/// How many milliseconds pass between looks whether a process still exists: the one that waits, in
+/// iw_cm, for the end of the set-up.
 pub(crate) const TICK_MS: u32 = 200;
 pub(crate) const CONNECT_MS: u32 = 20_000;
 /// Milliseconds from the accept of TCP to the peer's Request.

@@ -71,7 +71,7 @@ counters! {
     TxFpdus = c"tx_fpdus";
     /// FPDUs of these that went to the other end on this host without TCP.
     TxDirectSegments = c"tx_direct_segments";
-    /// Messages whose last segment went so.
+    /// Messages whose last segment went to the other end without TCP.
     TxDirectMessages = c"tx_direct_messages";
     TxDirectBytes = c"tx_direct_bytes";
     /// Calls of TCP, or turns at the other end on this host: by threads that post, poll or change
@@ -116,7 +116,7 @@ counters! {
     TxTerminateRdmap = c"tx_terminate_rdmap";
     TxTerminateDdp = c"tx_terminate_ddp";
     TxTerminateMpa = c"tx_terminate_mpa";
-    /// Terminates received, likewise; those of no known layer count as MPA's.
+    /// Terminates received, by the layer of their error; an unknown layer counts as MPA.
     RxTerminateRdmap = c"rx_terminate_rdmap";
     RxTerminateDdp = c"rx_terminate_ddp";
     RxTerminateMpa = c"rx_terminate_mpa";
@@ -185,7 +185,7 @@ impl Counter {
         match log {
             Log::NoRequest | Log::NotAnswered | Log::NoFirstSegment => Some(Self::ConnTimedOut),
             Log::BadRequest(_) | Log::RequestCut | Log::NoRoom => Some(Self::ConnFailed),
-            // The event itself has been counted.
+            // The event has been counted already.
             Log::EventLost => None,
         }
     }

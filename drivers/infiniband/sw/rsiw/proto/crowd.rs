@@ -123,7 +123,7 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         was_there
     }
 
-    /// Removes any connection, and returns its number.
+    /// Removes one of the connections, whichever, and returns its number.
     pub(crate) fn pop(&mut self) -> Option<usize> {
         let last = *self.taken().last()?;
         self.taken = self.taken.saturating_sub(1);

@@ -109,13 +109,13 @@ impl Cause {
 pub(crate) struct Failure {
     pub(crate) error: TermError,
     pub(crate) quote: Option<Quote>,
-    /// A completion tells of it, so that no event must (T-33).
+    /// A completion tells of the failure, so that no event must (T-33).
     pub(crate) in_completion: bool,
     /// The peer lacks a right, although the code says something else (V-AE-12).
     pub(crate) denied: bool,
     /// What the log says beside the error.
     pub(crate) detail: Option<&'static str>,
-    /// Only a defect of this driver can cause it.
+    /// Only a defect of this driver can cause the failure.
     pub(crate) is_defect: bool,
 }
 

@@ -41,9 +41,9 @@ pub(crate) enum Step {
     Wait,
     /// Send it, and call [`Fin::answer`].
     Send {
-        /// A timer was started for it, and is free for what follows.
+        /// Whether a timer was started for the FIN; it is free for what follows then.
         has_waited: bool,
-        /// This is the last time, so it goes out whatever is in front of it.
+        /// Whether this is the last try, in which the FIN goes out whatever stands in front of it.
         anyway: bool,
     },
 }
@@ -73,7 +73,7 @@ impl Fin {
         }
     }
 
-    /// Takes note that the timer ran out. Returns what to do if it was that of the FIN.
+    /// Takes note that the timer ran out. Returns what to do if it was started for the FIN.
     pub(crate) fn expired(&mut self) -> Option<Step> {
         match *self {
             Fin::Waits => Some(self.send(FIN_RETRIES)),

@@ -259,7 +259,8 @@ impl<'a, T: Transport> Pieces<'a, T> {
         }
         let zeros: &[u8] = &[0; MAX_PAD];
         self.put(zeros.get(..pad_len(self.ulpdu_len)).ok_or(Broken)?)?;
-        // A marker right in front of the CRC field belongs to this FPDU and its CRC.
+        // A marker that stands right in front of the CRC field is a part of this FPDU, and its CRC
+        // covers it.
         if self.until_marker(1).is_some() {
             self.put_marker()?;
         }

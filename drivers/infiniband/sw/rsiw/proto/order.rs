@@ -153,7 +153,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Some((record.work, record.status.unwrap_or(Status::Flushed)))
     }
 
-    /// Resets it for another connection of the same QP (T-35). Drops records that are left.
+    /// Drops all records, for another connection of the same QP (T-35).
     pub(crate) fn reset(&mut self) {
         self.ring.clear();
         self.failed = false;

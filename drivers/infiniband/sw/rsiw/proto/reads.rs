@@ -78,7 +78,7 @@ impl Responding {
         }
         let left = self.left().checked_sub(len);
         match (last, left.ok_or(TermError::TaggedBounds)?) {
-            // All of it is there, but the last flag is missing.
+            // All octets are there, but the last flag is missing.
             (false, 0) => return Err(TermError::CatastrophicStream),
             // The response ends early.
             (true, 1..) => return Err(TermError::TaggedBounds),
@@ -134,7 +134,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         });
         due.copied().ok_or_else(|| match asked {
             ResponseTo::Read => TermError::TaggedStag,
-            // Nobody has asked for it.
+            // Nobody has asked for this response.
             ResponseTo::Atomic(_) if !self.has_atomics() => TermError::UntaggedNoBuffer,
             // It is not due.
             ResponseTo::Atomic(_) => TermError::CatastrophicStream,
@@ -218,7 +218,8 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         pushed.map_err(|Full| TermError::UntaggedNoBuffer)
     }
 
-    /// Returns the request to answer next. Copies no more of it than it has: a Read is shorter.
+    /// Returns the request to answer next. Of a Read no more is copied than it has, as it is
+    /// shorter than an Atomic Operation.
     pub(crate) fn front(&self) -> Option<Inbound> {
         Some(match self.ring.get(0)? {
             Inbound::Read(read) => Inbound::Read(*read),

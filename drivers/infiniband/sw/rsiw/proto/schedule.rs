@@ -50,7 +50,7 @@ pub(crate) struct Doorbells {
     taken: Wrapping<u32>,
     /// The requests of the last doorbell are given time to gather.
     gathers: bool,
-    /// How often in succession too few came in that time.
+    /// How often in succession too few requests came in that time.
     in_vain: Saturating<u32>,
     /// For this many more doorbells no request is given time to gather: it was in vain too often.
     pause: Saturating<u32>,
@@ -72,8 +72,9 @@ impl Doorbells {
         }
     }
 
-    /// Takes note of a doorbell. Until then, `taken` requests were taken out and `events` came.
-    /// `answered`: the process may have waited for an answer of the peer, and has got it.
+    /// Takes note of a doorbell. `taken` is the number of requests that were taken out before it,
+    /// and `events` that of the completion events. `answered`: the process may have waited for an
+    /// answer of the peer, and has got it.
     #[inline]
     pub(crate) fn ring(&mut self, taken: u32, events: u32, answered: bool) {
         if answered {
@@ -102,7 +103,8 @@ impl Doorbells {
         self.since_event.0 < HOLDS
     }
 
-    /// Takes note that `count` requests came together; with 0, they are still on their way.
+    /// Takes note that `count` requests were found together; 0 if none was taken out since the last
+    /// doorbell.
     #[inline]
     fn came(&mut self, count: u32) {
         self.pause -= 1;

@@ -81,7 +81,7 @@ enum Origin {
     Request(Token),
     /// The peer's request of this number, which the message answers.
     Peer(Msn),
-    /// A request of the peer whose slot is free already: the last segment of the answer goes now.
+    /// A request of the peer whose slot is free already, as this is the last segment of its answer.
     Answered,
     /// Nobody: no request ends with this message.
     Bare,
@@ -129,8 +129,8 @@ pub(crate) struct Sender {
     terminate: Option<Terminate>,
     /// A Terminate is in the batch, or TCP has it.
     has_terminated: bool,
-    /// Something was sent that the peer is to have before the FIN. Messages of set-up do not
-    /// count, nor do Read and Atomic Requests, which are answered.
+    /// Something was sent that the peer has to have before the FIN. Messages of set-up do not
+    /// count, nor do Read and Atomic Requests, as these are answered.
     has_spoken: bool,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
     refused: Option<Refused>,
@@ -166,7 +166,7 @@ impl Framer {
         }
     }
 
-    /// Returns how many octets of the stream the FPDU of `frame` takes now, with markers.
+    /// Returns how many octets of the stream the FPDU of `frame` takes at this place, with markers.
     fn octets(&self, frame: &tx::Frame) -> Result<u32, Broken> {
         let len = u32::try_from(frame.fpdu_len).map_err(|_| Broken)?;
         let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
@@ -335,7 +335,7 @@ impl Framer {
         error: PayloadError,
     ) -> Failure {
         if transport.truncate(before.0).is_err() {
-            // Then nothing goes out, and the requests in the batch do not complete.
+            // If that fails, nothing goes out, and the requests in the batch do not complete.
             transport.clear();
             self.ends.clear();
         }
@@ -480,7 +480,7 @@ impl Sender {
                 continue;
             }
             env.finish(transport, self.has_spoken);
-            // What came meanwhile has queued a work item.
+            // For what came meanwhile a work item was queued.
             if is_all || !state.sends() {
                 return Stop::Empty;
             }
@@ -499,7 +499,7 @@ impl Sender {
             if transport.is_empty() {
                 return stop;
             }
-            // Whatever else has stopped it may be over once the batch is flushed.
+            // If it has stopped for another reason, that may be over once the batch is flushed.
             is_all = matches!(stop, Stop::Empty);
         }
     }
@@ -671,8 +671,8 @@ impl Sender {
         let (locals, current) = (&mut self.locals, &mut self.current);
         let started = next_request(env, &mut self.tx, &now, locals, current);
         if matches!(started, Err(Stop::Again)) && !now.is_flushed {
-            // The next batch begins with it: a response to the peer, and another, could go on for
-            // ever.
+            // The request begins the next batch: responses, one after the other, could otherwise
+            // keep it waiting for ever.
             self.sq_turn = true;
         }
         started

@@ -168,7 +168,7 @@ where
         self.order.flush()
     }
 
-    /// Resets it for another connection of the same QP (T-35).
+    /// Drops all requests under way, for another connection of the same QP (T-35).
     pub(crate) fn renew(&mut self) {
         self.order.reset();
         self.stalled = false;

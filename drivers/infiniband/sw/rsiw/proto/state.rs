@@ -57,7 +57,8 @@ impl QpState {
     /// connection was closed and the consumer has not asked for another since.
     pub(crate) const fn post_send(self, was_closed: bool) -> Post {
         match self {
-            // A consumer that only polls would wait for ever, not knowing that Closing is over.
+            // If the request waited for another connection, a consumer that only polls would wait
+            // for ever, not knowing that Closing is over.
             QpState::Idle if was_closed => Post::TooLate,
             // In Terminate the flush comes with the step to Error.
             QpState::Idle | QpState::Rts | QpState::Draining | QpState::Terminate => Post::Queue,
@@ -97,9 +98,10 @@ pub(crate) enum QpEvent {
     /// `modify_qp` asks for state `to`.
     Modify {
         to: QpState,
-        /// No work in the SQ, no Read of either side to answer; counts from RTS to Closing.
+        /// No work is in the SQ, and no Read of either side is to be answered; only looked at from
+        /// RTS to Closing.
         idle: bool,
-        /// All is flushed; counts from Error to Idle.
+        /// All is flushed; only looked at from Error to Idle.
         flushed: bool,
     },
     /// The work that Draining waits for is done: see `idle` of `Modify`.
@@ -131,7 +133,7 @@ pub(crate) enum QpEvent {
     Closed,
     /// The timer of Draining, Closing or Terminate ran out.
     Timeout,
-    /// A send request was posted in Closing, or in Idle after it.
+    /// A send request was posted in Closing, or in the Idle that follows Closing.
     PostedTooLate,
     /// Data other than a Terminate arrived in Closing.
     DataInClosing,
@@ -375,7 +377,7 @@ fn rts(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
                 },
             ))
         }
-        // Both FINs at once, with nothing in between.
+        // Both sides have sent their FINs at once, so that the state was not Closing in between.
         QpEvent::Closed => {
             let (state, effects) = to_error(Tcp::Keep, None)?;
             Ok((

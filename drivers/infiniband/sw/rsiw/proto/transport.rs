@@ -69,8 +69,8 @@ pub(crate) trait Transport {
         self.len() == 0
     }
 
-    /// Returns whether what is needed may be waited for. If not, the sender stops with
-    /// [`Stop::Again`] where it would have to, for another run, in which that is so.
+    /// Returns whether this run may wait for what it needs. If not, where it would have to wait the
+    /// sender stops with [`Stop::Again`], for another run that may.
     fn may_wait(&self) -> bool;
 
     /// Makes room for `len` more octets. Returns whether there is.

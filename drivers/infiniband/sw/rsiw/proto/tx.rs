@@ -502,7 +502,7 @@ const LEAST_PAYLOAD: u16 = 4;
 pub(crate) struct Packer {
     emss: u32,
     used: Saturating<u32>,
-    /// TCP has what was put into the segment so far.
+    /// TCP was given what was put into the segment so far.
     is_handed_over: bool,
 }
 

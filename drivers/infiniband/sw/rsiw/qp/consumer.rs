@@ -117,9 +117,10 @@ pub(super) struct OfKernel {
     pub(super) maker: Identity,
     pub(super) posted: Arc<KernelSq>,
     pub(super) send_slots: Arc<Slots>,
-    /// Of its own receive queue, or of the shared one.
+    /// The slots of its own receive queue, or of the shared one.
     pub(super) recv_slots: Option<Arc<Slots>>,
-    /// Room for completions of requests that it did not count: those beyond the depth it asked for.
+    /// Room for completions of requests that the consumer did not count: those beyond the depth
+    /// that it asked for.
     pub(super) spare: Spare,
 }
 

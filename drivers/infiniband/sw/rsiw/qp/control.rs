@@ -219,7 +219,8 @@ impl Qp {
                 && matches!(self.shared.state(), QpState::Idle | QpState::Rts);
             if !is_step {
                 if self.shared.state() == QpState::Error {
-                    // What was posted in Error must not be left to the next connection.
+                    // What was posted in Error is flushed here: it must not be left to the next
+                    // connection.
                     self.flush_posted(inner, after);
                 }
                 self.settle_now(inner, after);

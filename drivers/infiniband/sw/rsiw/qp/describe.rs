@@ -66,7 +66,7 @@ impl Qp {
         to.number(c"ird", shared.published.ird())?;
         to.number(c"windows", shared.id.binder.count())?;
         to.number(c"poll_us", self.poller.as_deref().map_or(0, Poller::us))?;
-        // No reference is taken, as it would keep the socket.
+        // No reference is taken: it might be the last one, and keep the socket.
         match &*self.shown.lock() {
             Some(stream) => stream.describe(to, shared.published.unsent()),
             None => Ok(()),
@@ -140,7 +140,7 @@ impl Watch for Sq {
 }
 
 impl UnderWay {
-    /// Takes a word of [`Sq`] apart.
+    /// Returns the parts of a word that [`Sq`] has made.
     fn of(word: u64) -> Self {
         Self {
             // CAST: the lower half.

@@ -160,7 +160,8 @@ impl Qp {
         if state == QpState::Error && before == QpState::Idle {
             after.abort_setup = self.shared.set_aside.take();
         }
-        // A disconnect after the close does not mean that the QP is to be used again.
+        // If the consumer disconnects after the close, that does not mean that the QP is to be used
+        // again.
         let disconnects = matches!(
             event,
             QpEvent::Modify {
@@ -220,7 +221,7 @@ impl Qp {
         let end = match (effects.tcp, &inner.conn) {
             (Tcp::Reset, _) => StreamEnd::Reset,
             (Tcp::ResetIfDelivered, Some(conn)) if conn.is_delivered() => StreamEnd::Reset,
-            // A FIN alone would say that all is well.
+            // A FIN without a Terminate would say that all is well.
             (Tcp::Keep, Some(conn)) if effects.close && conn.tx.owes_terminate() => {
                 StreamEnd::Reset
             }

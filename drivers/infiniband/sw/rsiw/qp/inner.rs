@@ -84,7 +84,7 @@ impl Conn {
 pub(super) struct Inner {
     pub(super) ring: SqRing,
     pub(super) conn: Option<Conn>,
-    /// Whether the connection was closed and nothing has happened since.
+    /// Whether a connection was closed and the consumer has asked for nothing since.
     pub(super) was_closed: bool,
     /// Whether `LAST_WQE_REACHED` was raised since the QP was made or last connected.
     pub(super) last_wqe_told: bool,

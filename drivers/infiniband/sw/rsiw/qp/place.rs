@@ -237,7 +237,7 @@ fn place_apart<C: CopyToPage>(
         access.map_err(|_| EACCES)
     };
     let pieces = sgl.pieces(offset, payload.len);
-    // A receive is as long as its elements, and this payload is within it.
+    // The elements together are as long as the receive, and this payload is within it.
     let octets = pieces
         .clone()
         .try_fold(0, |sum: u32, piece| sum.checked_add(piece.len));

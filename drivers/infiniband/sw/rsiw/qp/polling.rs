@@ -105,7 +105,7 @@ impl Qp {
         after.run(self);
         if seen == Look::Taken {
             match current!().signal_pending() {
-                // The thread may be stopped next.
+                // The thread may be stopped next, so the work item goes on.
                 true => self.urge(),
                 false => poller.resume(),
             }

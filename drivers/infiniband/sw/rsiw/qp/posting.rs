@@ -191,7 +191,7 @@ impl Qp {
     fn send_posted(self: &Arc<Self>, may_wait: bool) -> Actor {
         let _scope = NoIo::enter();
         let Some(mut inner) = self.inner.try_lock() else {
-            // Somebody looks again, as for a process.
+            // Whoever has the mutex may have looked already, so somebody looks again.
             return Actor::Urgent;
         };
         let state = self.shared.state();
@@ -201,7 +201,8 @@ impl Qp {
             return Actor::Urgent;
         }
         let actor = self.shared.who(Reason::KernelPost {
-            // Otherwise the peer has answered, and acknowledged, all that was posted before.
+            // If there was an answer, and this side is not behind, the peer has answered, and
+            // acknowledged, all that was posted before.
             one_of_many: !may_wait && (!self.shared.take_answered() || inner.is_behind()),
         });
         if actor == Actor::Caller {
@@ -250,7 +251,7 @@ impl Qp {
         // Whoever flushes the queue changed the state before: either that flush sees these
         // receives, or the new state is seen here.
         if self.shared.state().post_recv() == Post::Flush {
-            // They are flushed behind what was posted before.
+            // The work item flushes them, behind what was posted before.
             self.urge();
         }
         result

@@ -88,7 +88,7 @@ impl Qp {
         // Room for as many requests under way and completions is made first, and never taken back.
         let grown = self.make_room(new_sq.depth(), memory_for(false))?;
         kernel.spare.extend(new_sq.spare())?;
-        // This lock comes before that of `posted`.
+        // In the order of locks this one comes before that of `posted`.
         let mut rq = self.shared.rq.lock();
         let result = posted.replace(&mut new_sq, || match (&mut *rq, &mut new_rq) {
             (Some(rq), Some(new)) => rq.replace(new),

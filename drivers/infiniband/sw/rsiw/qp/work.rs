@@ -188,7 +188,7 @@ impl Qp {
                     self.act_upon_socket(inner, seen, after);
                 }
             }
-            // The caller looks at the queues behind all notes.
+            // The caller looks at the queues once all notes are acted upon.
             QpNote::Timeout if self.shared.state() == QpState::Error => {
                 let later = inner.relook.later();
                 self.look_again(inner, later);
@@ -206,7 +206,7 @@ impl Qp {
                 self.feed(inner, QpEvent::Timeout, after);
             }
             QpNote::Lost => self.feed(inner, QpEvent::Lost, after),
-            // The caller goes on after all notes.
+            // The caller goes on once all notes are acted upon.
             QpNote::Again => {}
         }
     }

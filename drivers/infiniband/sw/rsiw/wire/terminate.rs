@@ -80,7 +80,7 @@ pub(crate) enum TermError {
     UntaggedVersion = 0x1206,
     // MPA.
     MpaCrc = 0x2002,
-    /// Length or marker of an FPDU does not make sense.
+    /// The length of an FPDU, or a marker in it, does not make sense.
     MpaFpdu = 0x2003,
     /// Local catastrophic error in enhanced set-up.
     MpaLocalCatastrophic = 0x2005,

@@ -139,7 +139,7 @@ impl TxBatch {
             if self.chunks.push(chunk).is_some() {
                 return Err(broken());
             }
-            // There may have been none to fill.
+            // There may have been no chunk to fill.
             self.fill(self.last, self.end);
         }
         Ok(())
@@ -428,7 +428,7 @@ impl Chunk {
             page,
             base,
             len,
-            // For long ones practically without limit.
+            // For long chunks that is practically without limit.
             fills: Saturating(match len < LONG_LEN {
                 true => SHORT_FILLS,
                 false => u32::MAX,
@@ -617,7 +617,7 @@ impl ChunkPool {
             return;
         }
         let oldest = self.sent.lock().push(chunk);
-        // Not under the lock.
+        // The chunk is dropped after the lock is released.
         drop(oldest);
     }
 }

@@ -29,7 +29,8 @@ type MwObject<D> = Object<b::ib_mw, <D as Driver>::Mr>;
 pub(in crate::ffi) type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
 type CounterObject<D> = Object<b::rdma_counter, Counts<<D as Driver>::Counter>>;
 
-/// `Some` callback, if the driver implements what it calls.
+/// Expands to `Some` callback if the driver implements the method that the callback calls, else to
+/// `None`.
 macro_rules! optional {
     ($has:expr, $callback:expr) => {
         if $has {

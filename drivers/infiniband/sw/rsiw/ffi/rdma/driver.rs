@@ -314,7 +314,7 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells details of a queue pair, which are for everybody to see; so do the following methods.
+    /// Tells details of a queue pair. Everybody may see them, as those of the methods below.
     fn describe_qp(_qp: &Self::Qp, _to: &mut Details<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -130,7 +130,7 @@ impl Gated for DmaMemory {
     }
 }
 
-/// What those inside the gate may read.
+/// The part of a registration that those inside the gate may read.
 struct Active<R> {
     layout: Layout,
     grant: Option<R>,

@@ -17,14 +17,15 @@ use kernel::{
 
 /// What all devices of the module use.
 pub(crate) struct Queues {
-    /// For queue pairs. Urgent, because a thread that polls for a completion would keep the work
-    /// item that is to bring it off the processor.
+    /// For queue pairs. It is urgent, as a thread that polls for a completion would otherwise keep
+    /// the processor, and with it the work item that is to bring the completion.
     pub(crate) data: OwnedQueue,
     /// For sending what can wait a little while more of it comes.
     pub(crate) patient: OwnedQueue,
     /// For handlers of completions.
     pub(crate) completions: OwnedQueue,
-    /// For connections. Not one by one: one that waits for its process must not hold up others.
+    /// For connections. Their work runs side by side, so that one which waits for its process does
+    /// not hold up others.
     pub(crate) cm: OwnedQueue,
     /// See [`Reaping::reaping`].
     pub(crate) reaping: OwnedQueue,

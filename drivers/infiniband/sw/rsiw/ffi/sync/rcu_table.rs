@@ -50,7 +50,7 @@ pub(crate) const PLACES: u32 = 1024;
 #[repr(C)]
 struct Node<T> {
     rcu: Opaque<b::callback_head>,
-    /// Its index if it may have a place, else 0.
+    /// The index of the node if it may have a place, else 0.
     index: u32,
     value: Arc<T>,
 }
@@ -173,7 +173,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         flags: Flags,
     ) -> Result<u32> {
         let mut index = 0;
-        // Gets no place, as its index is known only when others see it.
+        // It gets no place, as others see the node as soon as its index is known.
         let node = Self::node(index, value, flags)?;
         // SAFETY: the xarray is initialised and tracks free entries; `node` is not a special entry;
         // the cursor is accessed here only, under the xarray's lock.

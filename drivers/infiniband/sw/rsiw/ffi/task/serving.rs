@@ -39,8 +39,8 @@ use kernel::{
 
 /// The part of a module that takes back its threads.
 pub(crate) trait Reaping: Send + Sync {
-    /// Returns the queue for that. A thread may be stopped in the midst of ending, so nobody waits
-    /// for this queue while the module is in use.
+    /// Returns the queue on which threads are reaped. A thread may be stopped in the midst of
+    /// ending, so nobody waits for this queue while the module is in use.
     fn reaping(&self) -> &OwnedQueue;
 
     fn loaded(&self) -> Loaded;
@@ -56,8 +56,8 @@ pub(crate) trait Serves: Send + Sync + 'static {
     /// not sleep.
     fn is_due(this: ArcBorrow<'_, Self>) -> bool;
 
-    /// Does it, or a short part of it: the thread looks in between whether it is to end or to stop.
-    /// May sleep.
+    /// Does what there is to do, or a short part of that: in between the thread looks whether it is
+    /// to end or to stop. May sleep.
     fn serve(this: ArcBorrow<'_, Self>);
 
     /// Called when the process was killed and its thread ends; [`Serves::serve`] is not called
@@ -108,7 +108,7 @@ impl<T: Serves> ServingThread<T> {
     /// are built with the kernel.
     pub(crate) const EXIST: bool = cfg!(CONFIG_VHOST_TASK);
 
-    /// Prepares for a thread, which [`ServingThread::start`] makes.
+    /// Makes what belongs to a thread, but not yet the thread: [`ServingThread::start`] does that.
     pub(crate) fn new(reaper: &Arc<T::Reaper>) -> Result<Arc<Self>> {
         let state = State {
             begun: false,
@@ -212,7 +212,7 @@ impl<T: Serves> WorkItem for ServingThread<T> {
             // SAFETY: the thread's reference, by the type invariant; the thread has ended.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(&this)) });
         }
-        // What follows is waited for with the queue.
+        // Whoever waits for the queue waits for what follows.
         drop(in_use);
     }
 }
@@ -238,7 +238,8 @@ unsafe extern "C" fn call<T: Serves>(this: *mut c_void) -> bool {
     unsafe { h::set_task_running() };
     match target {
         Some(target) => T::serve(target.as_arc_borrow()),
-        // It is about to be stopped, and comes back when it goes on. Reaping it now would wait.
+        // The thread is about to be stopped, and comes back here when it goes on. Reaping it now
+        // would wait.
         None if current!().signal_pending() => {}
         None => {
             this.ask_for_reaping();

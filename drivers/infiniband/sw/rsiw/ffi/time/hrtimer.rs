@@ -83,8 +83,8 @@ impl<T: ExpiresSoon> ShortTimer<T> {
             kernel::pr_err_once!("BUG: an object names a timer that is not its own\n");
             return;
         };
-        // Others who find it running rely on it, so nobody may take the processor away from here
-        // until it does.
+        // Others who find the timer marked as running rely on it. So nobody may take the processor
+        // away from here until it runs.
         let _here = local_interrupt_disable();
         // INVARIANT: the reference that it owns from now on is made next; the callback does not
         // come before the timer was started.

@@ -27,7 +27,8 @@ impl Windows {
         Self(Atomic::new(0))
     }
 
-    /// Returns their number. What those did that are not bound any more is seen then.
+    /// Returns how many windows are bound. What the others did before they were unbound is seen
+    /// then.
     pub(in crate::mr) fn count(&self) -> u32 {
         self.0.load(Acquire) & !GOING
     }

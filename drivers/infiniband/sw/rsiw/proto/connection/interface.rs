@@ -199,10 +199,10 @@ pub(crate) enum Input<'a> {
     Undelivered(Event),
 }
 
-/// What the connection waits for, for those who have to look.
+/// What the connection waits for, so that others can look whether it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
-    /// Nothing that one could look for.
+    /// Nothing that anybody could look for.
     Nothing,
     /// TCP to connect: [`Input::Connected`] or [`Input::Closed`].
     Connected,
@@ -230,11 +230,11 @@ pub(crate) enum Callbacks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Qp {
-    /// It is free again; with the reason, where the consumer learns of that only later.
+    /// The QP is free again. With an error if the consumer learns of the reason only later.
     Detach(Option<Error>),
-    /// End the stream that it has.
+    /// End the stream that the QP has.
     Abort,
-    /// Drop the reference: it has left the stream.
+    /// Drop the reference to the QP, which has left the stream.
     Forget,
 }
 

@@ -188,7 +188,7 @@ where
                 }
                 None
             }
-            // The surroundings look again when it is sent.
+            // The surroundings look again when the FIN is sent.
             Input::Drained if matches!(fin, Fin::Refused(_)) => None,
             Input::Drained => return self.give_up(Tcp::Release, out),
             Input::Abort | Input::Shut => return self.reset(out),
@@ -216,7 +216,7 @@ where
         }
     }
 
-    /// Lingers once more, if it may, as TCP still sends though the time is over.
+    /// Lingers once more, if it may: the time is over, but TCP is still sending.
     pub(super) fn linger_on(&mut self, out: &mut Outputs) -> Phase<I, R> {
         match self.linger_again.checked_sub(1) {
             Some(left) => {

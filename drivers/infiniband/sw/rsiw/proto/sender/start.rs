@@ -101,7 +101,7 @@ pub(super) struct Now {
     /// The other end of the connection takes segments without TCP. From the first one until all is
     /// flushed it is held, and this side must not wait for anything.
     pub(super) is_direct: bool,
-    /// Whether the peer may be sent to. What concerns this side only does not wait for that.
+    /// Whether anything may be sent to the peer. Local operations do not wait for that.
     pub(super) may_send: Result<(), Marked>,
 }
 
@@ -141,7 +141,8 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             Err(fault) => return Err(fail_new(env, request.work, fault).into()),
         };
         if request.operation.is_local() {
-            // Open memory is let go of first: whoever may wait for its users must not be one.
+            // Memory that is open is let go of first: whoever waits for its users must not be one
+            // of them.
             env.close();
             let done = match request.operation {
                 Operation::Invalidate { stag } => env.invalidate(stag),
@@ -175,7 +176,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                     source_stag: stag,
                     source_to: to,
                 });
-                // It completes with its response.
+                // The request completes with its response.
                 (kind, Origin::Bare)
             }
             Operation::Atomic { stag, to, .. } => {
@@ -245,7 +246,7 @@ where
     match may_start(operation, request.fence, reads, sends.ord, earlier) {
         Ok(false) => return Err(sends.stall().into()),
         Err(fault) => return Ok(Err(fault)),
-        // What is in front of it may still be read from the region.
+        // The region may still be read for requests in front of this one.
         Ok(true) if !now.is_flushed && operation.takes_back() => return Err(Stop::Again),
         Ok(true) if !now.is_flushed && now.is_direct && operation.is_local() => {
             return Err(Stop::Again);
@@ -368,7 +369,7 @@ pub(super) fn atomic_request<A: Atomics>(
 ) -> Result<Kind, Failure> {
     let operation = env.operands();
     let operation = operation.ok_or_else(|| Failure::defect("no operands are there"))?;
-    // It is identified by its number, which no other one under way has.
+    // The number identifies the request, as no other one under way has it.
     let (_, Msn(id)) = tx.next();
     Ok(Kind::AtomicRequest(AtomicRequest {
         id,
