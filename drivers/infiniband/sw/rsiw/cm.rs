@@ -82,7 +82,7 @@ pub(crate) struct Cm {
     acceptors: Arc<Acceptors>,
     #[pin]
     listeners: Registry<Listening>,
-    /// Whether the device is there for all consumers: not while it comes or goes.
+    /// Whether the device serves consumers: not while it is being made or removed.
     serves: AtomicFlag,
 }
 
@@ -113,7 +113,8 @@ impl Cm {
         self.listeners.len()
     }
 
-    /// Has the device serve: the core knows it, and has told it of those who listen on all devices.
+    /// Has the device serve consumers: the core knows the device, and has told it of those who
+    /// listen on all devices.
     pub(crate) fn open(&self) {
         self.serves.store(true, Relaxed);
     }

@@ -70,7 +70,7 @@ pub(crate) const ANSWER_MS: u32 = 60_000;
 pub(crate) const REPLY_MS: u32 = 30_000;
 /// Milliseconds for the first segment of an initiator in peer-to-peer mode.
 pub(crate) const RTR_MS: u32 = 15_000;
-/// Milliseconds for the peer's FIN after this side's.
+/// How many milliseconds the peer's FIN may come after this side's.
 pub(crate) const LINGER_MS: u32 = 5_000;
 /// How often [`LINGER_MS`] begins again while the peer has not acknowledged the end of a stream
 /// that a QP had. A path that is cut for some seconds must not lose data, as nobody is left here to

@@ -186,6 +186,6 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
     }
 }
 
-/// There is no room now.
+/// There is no room in a crowd now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowded;

@@ -15,7 +15,7 @@ use core::ops::DerefMut;
 pub(crate) enum Status<E> {
     Success,
     Failed(E),
-    /// Not carried out.
+    /// The request was not carried out.
     Flushed,
 }
 

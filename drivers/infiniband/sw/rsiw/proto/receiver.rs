@@ -184,7 +184,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         };
     }
 
-    /// Begins with a chunk.
+    /// Begins with a chunk, of which octets may be used already.
     #[inline]
     pub(crate) fn open<C: Chunk>(&mut self, chunk: &C) {
         self.used = Saturating(self.deframer.skip(chunk.len()));

@@ -179,7 +179,7 @@ struct SendInProgress {
 pub(crate) struct Rx {
     send_msn: Msn,
     read_msn: Msn,
-    /// Of Atomic Responses.
+    /// The number of the next Atomic Response.
     atomic_msn: Msn,
     open: Option<SendInProgress>,
     rtr: RtrSet,
@@ -621,7 +621,7 @@ pub(crate) struct Run {
     /// Its FPDU up to the end of the headers, which end with the offset.
     front: FpduFront,
     ulpdu_len: u16,
-    /// At least one octet.
+    /// Octets of its payload, at least one.
     payload_len: u16,
     target: Target,
 }

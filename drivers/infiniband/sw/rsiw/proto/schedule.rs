@@ -37,7 +37,7 @@ pub(crate) enum Actor {
     Urgent,
     /// The patient work item, which sends or flushes.
     Patient,
-    /// A work item, after [`GATHER_US`].
+    /// A work item, [`GATHER_US`] later.
     Later,
 }
 

@@ -148,7 +148,7 @@ impl Rtr {
 pub(crate) struct Tx {
     send_msn: Msn,
     read_msn: Msn,
-    /// Of Atomic Responses.
+    /// The number of the next Atomic Response.
     atomic_msn: Msn,
 }
 

@@ -130,7 +130,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Goes on in other rings with what was posted, and returns the old ones; likewise with `word`.
+    /// Moves what was posted to other rings, and returns the old ones. Swaps `word` with the word
+    /// of the receive queue.
     fn move_to(
         &self,
         sq: SharedRing,

@@ -111,7 +111,7 @@ pub(super) struct Seen {
     pub(super) cut: bool,
     /// Set once TCP is done with the connection; with its error, if there was one.
     pub(super) closed: Option<Option<Error>>,
-    /// Set if the connection is to be reset, as TLS says.
+    /// Set if the connection is to be reset because of what TLS says.
     pub(super) breach: Option<Breach>,
     /// Why reading has stopped, if that is known.
     stop: Option<Error>,

@@ -252,10 +252,10 @@ impl TcpSocket {
         })
     }
 
-    /// As [`TcpSocket::bind`], also to a port that another socket is bound to, shared or not, but
-    /// does not listen at: the port mapper's daemon has bound one to each port that it chooses.
-    /// Fails with `EADDRINUSE` if somebody listens there, but does not see who begins to at the
-    /// same time: see [`TcpSocket::is_contended`].
+    /// Binds a socket, also to a port that another socket is bound to, shared or not, but does not
+    /// listen at: the port mapper's daemon has bound one to each port that it chooses. Fails with
+    /// `EADDRINUSE` if somebody listens there, but does not see who begins to at the same time: see
+    /// [`TcpSocket::is_contended`]. Otherwise as [`TcpSocket::bind`].
     pub(crate) fn bind_beside(&self, addr: &SocketAddr) -> Result {
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_force_reuse(self.sk.as_ptr()) };
@@ -266,8 +266,8 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// As [`TcpSocket::bind`], for a socket of one interface, to a port at which the caller has one
-    /// of [`Ways::Vrf`] that listens: that keeps others from the port.
+    /// Binds a socket of one interface to a port at which the caller has a socket that listens, of
+    /// [`Ways::Vrf`]. That socket keeps others from the port. Otherwise as [`TcpSocket::bind`].
     pub(crate) fn bind_below(&self, addr: &SocketAddr) -> Result {
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_force_reuse(self.sk.as_ptr()) };
@@ -568,15 +568,15 @@ pub(super) fn error_of(err: c_int) -> Option<Error> {
 /// Where a stream is, in sequence numbers of TCP, read one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TcpNumbers {
-    /// The oldest that the peer has not acknowledged.
+    /// The number of the oldest octet that the peer has not acknowledged.
     pub(crate) snd_una: u32,
-    /// The next to be sent.
+    /// The number of the next octet to be sent.
     pub(crate) snd_nxt: u32,
-    /// Behind the last that TCP was given.
+    /// The number behind the last octet that TCP was given.
     pub(crate) write_seq: u32,
-    /// The next to be read.
+    /// The number of the next octet to be read.
     pub(crate) copied_seq: u32,
-    /// The next that is awaited of the peer.
+    /// The number of the next octet that is awaited of the peer.
     pub(crate) rcv_nxt: u32,
 }
 
@@ -587,10 +587,11 @@ impl TcpNumbers {
     pub(crate) fn of_both(a: &TcpSocket, b: &TcpSocket) -> (Self, Self) {
         let read = || (a.numbers(), b.numbers());
         let acknowledged = read();
-        // What is acknowledged was received before: so this is read later.
+        // What the peer has acknowledged, the other socket has received before. So what was
+        // received is read later.
         smp_mb(Read);
         let received = read();
-        // What is received was written before.
+        // What was received was written before, so what was written is read last.
         smp_mb(Read);
         let written = read();
         let both = |acknowledged: Self, received: Self, written: Self| Self {

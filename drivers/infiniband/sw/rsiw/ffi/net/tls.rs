@@ -55,7 +55,7 @@ static ANY_HANDSHAKE: AtomicFlag = AtomicFlag::new(false);
 /// How the ends of a connection show who they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Proof {
-    /// By a key that both have; the one with this number is that of the side that connects.
+    /// By a key that both have. This is the number of the key that the side which connects shows.
     SharedKey(i32),
     /// By certificates, of which the daemon knows.
     Certificates,
@@ -279,7 +279,7 @@ pub(crate) enum Notice {
     Closing,
     /// The peer gives up, for a reason of RFC 8446 section 6.2.
     Alert(u8),
-    /// Something of the handshake, as new keys are, or of no use.
+    /// The record is a message of the handshake, such as new keys, or of no use here.
     Other,
 }
 

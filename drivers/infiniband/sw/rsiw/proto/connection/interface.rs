@@ -39,7 +39,7 @@ pub(crate) enum Event {
     /// The end of an accept; with an error the connection is dead already.
     Established {
         error: Option<Error>,
-        /// As in `Reply`.
+        /// The read depths, as in `Reply`.
         depths: EventDepths,
     },
     /// The peer wants to end the connection.
@@ -173,7 +173,7 @@ pub(crate) enum Input<'a> {
     Accept {
         /// IRD and ORD that the consumer wants.
         want: Depths,
-        /// For the peer's consumer.
+        /// Private data for the peer's consumer.
         private_data: &'a [u8],
     },
     Reject {
@@ -223,7 +223,7 @@ pub(crate) enum Timer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Callbacks {
-    /// Install those of the connection.
+    /// Install the callbacks of the connection.
     Install,
     Remove,
 }
@@ -274,7 +274,7 @@ pub(crate) enum Ask {
 pub(crate) enum Log {
     /// No Request came in time.
     NoRequest,
-    /// The Request is not one.
+    /// What came is no Request.
     BadRequest(Reason),
     /// The connection ended inside the Request.
     RequestCut,

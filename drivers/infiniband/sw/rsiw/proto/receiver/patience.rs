@@ -22,18 +22,18 @@ use crate::wire::fpdu::LEN_FIELD;
 use core::num::Saturating;
 use core::ops::DerefMut;
 
-/// The first pause, and the longest, in milliseconds.
+/// How long the first pause is, and the longest, in milliseconds.
 const FIRST_PAUSE: Saturating<u32> = Saturating(1);
 const LONGEST_PAUSE: Saturating<u32> = Saturating(16);
 
 /// How long a Send may wait for a receive, and has waited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Milliseconds that each may wait; with 0 none does.
+    /// How many milliseconds each Send may wait; with 0 none does.
     limit: u32,
-    /// Milliseconds that the Send at hand may still wait, from when the pause at hand began.
+    /// How many milliseconds the Send at hand may still wait, from when the pause at hand began.
     left: Saturating<u32>,
-    /// The pause at hand, and the longest that the next one may be, in milliseconds.
+    /// How long the pause at hand is, and how long the next one may be, in milliseconds.
     pause: Saturating<u32>,
     next: Saturating<u32>,
     waits: bool,

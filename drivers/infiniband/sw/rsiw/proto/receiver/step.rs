@@ -131,9 +131,9 @@ pub(crate) enum Blame {
 /// A receive that was taken from its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Recv {
-    /// The consumer's name for it.
+    /// The consumer's name for the receive.
     pub(crate) id: u64,
-    /// Octets that it has room for.
+    /// How many octets the receive has room for.
     pub(crate) len: u64,
 }
 
