@@ -9,7 +9,7 @@
 
 /* Stores octets of @word, the lowest first, where they are aligned. */
 #define rsiw_store(bits, to, word) \
-	/* Behind all that was placed before: who sees them sees that. */ \
+	/* A release: who sees these octets sees all that was placed before. */ \
 	smp_store_release((__le##bits *)(to), cpu_to_le##bits((u##bits)(word)))
 #define __le8 u8
 #define cpu_to_le8(octet) (octet)
@@ -51,7 +51,7 @@ void rsiw_helper_place(u8 *to, const u8 *from, size_t len)
 	u64 word = 0;
 	size_t n;
 
-	/* Behind what was placed before. */
+	/* The octets come behind what was placed before. */
 	smp_wmb();
 	if (unlikely(len < sizeof(word))) {
 		for (n = len; n--;)
@@ -59,7 +59,7 @@ void rsiw_helper_place(u8 *to, const u8 *from, size_t len)
 		rsiw_store_few(to, word, len);
 		return;
 	}
-	/* Read first: where they overlap, it is overwritten by the rest. */
+	/* The word is read first: if @from and @to overlap, the rest may overwrite it. */
 	word = get_unaligned_le64(from + len - sizeof(word));
 	/* Most messages, and most segments, end at a multiple of four. */
 	switch ((unsigned long)end % sizeof(word)) {

@@ -150,7 +150,7 @@ void *rsiw_helper_shared_alloc(unsigned long size, void **mem)
 	shared = kmalloc_obj(*shared, GFP_KERNEL_ACCOUNT);
 	if (!shared)
 		return NULL;
-	/* Processes choose the size and have a limit: not for the log. */
+	/* Processes choose the size and have a limit, so a failure is nothing for the log. */
 	shared->mem = __vmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
 				      __GFP_NOWARN);
 	if (!shared->mem) {
@@ -215,7 +215,7 @@ int rsiw_helper_xa_insert_irq(struct xarray *xa, unsigned long index,
 
 	might_alloc(gfp);
 	xa_lock_irq(xa);
-	/* May have dropped the lock, but not after it stored the entry. */
+	/* This may drop the lock, but not after it has stored the entry. */
 	err = __xa_insert(xa, index, entry, gfp);
 	if (!err && place) {
 		/* With the Acquire of RcuTable::lookup(): what @entry points to is complete. */
@@ -241,7 +241,7 @@ void *rsiw_helper_xa_erase_irqsave(struct xarray *xa, unsigned long index,
 
 	xa_lock_irqsave(xa, flags);
 	entry = __xa_erase(xa, index);
-	/* Changes under the lock only. */
+	/* The place changes under the lock only. */
 	if (place && *place == entry)
 		WRITE_ONCE(*place, NULL);
 	xa_unlock_irqrestore(xa, flags);

@@ -59,7 +59,7 @@ u64 rsiw_helper_netdev_namespace(const struct net_device *dev)
 	return cookie;
 }
 
-/* The same, while no move to another namespace is under way. Takes the RTNL. */
+/* Returns the number while no move to another namespace is under way. Takes the RTNL. */
 u64 rsiw_helper_netdev_settled_namespace(const struct net_device *dev)
 {
 	u64 cookie;
@@ -413,7 +413,7 @@ static bool share_connections(const struct sock *a, const struct sock *b)
 {
 	if (a->sk_bound_dev_if && b->sk_bound_dev_if && a->sk_bound_dev_if != b->sk_bound_dev_if)
 		return false;
-	/* One that is for IPv6 only leaves IPv4 to others. */
+	/* A socket that is for IPv6 only leaves IPv4 to others. */
 	if (a->sk_family != b->sk_family && (ipv6_only_sock(a) || ipv6_only_sock(b)))
 		return false;
 	if (is_bound_to_any(a) || is_bound_to_any(b))
@@ -478,7 +478,7 @@ void rsiw_helper_sock_set_tos(struct sock *sk, int tos)
 	ip_sock_set_tos(sk, tos);
 }
 
-/* Sends what it can, except after an error: that is left to who asks for it later. */
+/* Sends what it can, except after an error, which is left to whoever asks for it later. */
 static int send_unless_ended(struct sock *sk, struct msghdr *msg, size_t len)
 {
 	if (sk->sk_err)
@@ -524,7 +524,7 @@ int rsiw_helper_tcp_send_bvec(struct sock *sk, const struct bio_vec *bvec,
 	return ret;
 }
 
-/* The same with the spin lock of a socket held that no process has: nothing sleeps. */
+/* Sends as above, without sleeping: the spin lock is held, and no process has the socket. */
 int rsiw_helper_tcp_send_bvec_held(struct sock *sk, const struct bio_vec *bvec,
 				   unsigned int nr, size_t len, int flags,
 				   bool cut)
@@ -532,7 +532,7 @@ int rsiw_helper_tcp_send_bvec_held(struct sock *sk, const struct bio_vec *bvec,
 	gfp_t gfp = sk->sk_allocation;
 	int ret;
 
-	/* Who has no success leaves it to somebody who may wait. */
+	/* If that fails, the caller leaves it to somebody who may wait. */
 	sk->sk_allocation = GFP_NOWAIT | __GFP_NOWARN;
 	ret = send_bvec(sk, bvec, nr, len, flags, cut);
 	sk->sk_allocation = gfp;
@@ -549,7 +549,7 @@ int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
 	lock_sock(sk);
 	ret = send_unless_ended(sk, &msg, len);
-	/* Few are sent on a connection; without this it would keep 32 KiB for the next one. */
+	/* A connection sends few frames; without this it would keep 32 KiB for the next one. */
 	if (sk->sk_frag.page) {
 		put_page(sk->sk_frag.page);
 		sk->sk_frag.page = NULL;
@@ -626,7 +626,7 @@ static noinline const void *skb_piece_in_list(const struct sk_buff *skb, u32 off
 			piece = skb_piece(one, offset - end, from, to, next);
 			*from += end;
 			*to += end;
-			/* The callee set a place in the buffer of the list. */
+			/* The callee has set a place in the buffer of the list, not in this one. */
 			*next = 0;
 			return piece;
 		}
@@ -718,7 +718,7 @@ bool rsiw_helper_page_is_sole(struct page *page)
 {
 	if (page_ref_count(page) != 1)
 		return false;
-	/* Whoever had the others has read what it wanted before. */
+	/* Whoever had the other references has read before what it wanted. */
 	smp_acquire__after_ctrl_dep();
 	return true;
 }

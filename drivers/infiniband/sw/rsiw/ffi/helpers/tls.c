@@ -47,7 +47,7 @@ int rsiw_helper_tls_hello(struct socket *sock, bool is_server, bool has_psk, int
 		.ta_peername = sock->file->f_path.dentry->d_name.name,
 		.ta_timeout_ms = timeout_ms,
 		.ta_keyring = keyring,
-		/* Of the client, which says by it who it is. */
+		/* The key by which a client says who it is. */
 		.ta_my_peerids = { key },
 		.ta_num_peerids = 1,
 	};
@@ -226,7 +226,7 @@ bool rsiw_helper_tls_is_through(struct sock *sk)
 	}
 	if (is_left) {
 		tls_make_space(sk);
-		/* As TCP calls it. */
+		/* TCP calls it with bottom halves off, too. */
 		local_bh_disable();
 		READ_ONCE(sk->sk_write_space)(sk);
 		local_bh_enable();
@@ -251,7 +251,7 @@ static int tls_send_msg(struct socket *sock, struct msghdr *msg)
 	int ret = -READ_ONCE(sock->sk->sk_err);
 	bool is_idle;
 
-	/* As send_unless_ended(). */
+	/* An error is left to whoever asks for it later, as in send_unless_ended(). */
 	if (ret)
 		return ret;
 	ret = sock_sendmsg(sock, msg);
@@ -268,7 +268,7 @@ static int tls_send_msg(struct socket *sock, struct msghdr *msg)
 	return ret;
 }
 
-/* As rsiw_helper_tcp_send_bvec(), in records of their own. */
+/* Sends as rsiw_helper_tcp_send_bvec() does, in records of TLS. */
 int rsiw_helper_tls_send_bvec(struct socket *sock, const struct bio_vec *bvec, unsigned int nr,
 			      size_t len)
 {
@@ -278,7 +278,7 @@ int rsiw_helper_tls_send_bvec(struct socket *sock, const struct bio_vec *bvec, u
 	return tls_send_msg(sock, &msg);
 }
 
-/* As rsiw_helper_tcp_send(). */
+/* Sends as rsiw_helper_tcp_send() does, in records of TLS. */
 int rsiw_helper_tls_send(struct socket *sock, void *data, size_t len)
 {
 	struct msghdr msg = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL };

@@ -17,7 +17,7 @@
 #define UVERBS_MODULE_NAME rsiw
 #include <rdma/uverbs_named_ioctl.h>
 
-/* Set before there is a device, to the same each time. */
+/* Set before a device is made, to the same value each time. */
 static const struct rsiw_methods *callbacks;
 
 const struct rsiw_methods *rsiw_methods(void)

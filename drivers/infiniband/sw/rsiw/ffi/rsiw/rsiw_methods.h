@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* That of debian/changelog. */
+/* The version, which debian/changelog has, too. */
 #define RSIW_VERSION_MAJOR 0
 #define RSIW_VERSION_MINOR 1
 
@@ -32,7 +32,7 @@ enum rsiw_setting {
 struct rsiw_methods {
 	int (*resize_qp)(struct ib_qp *qp, struct ib_udata *udata);
 	int (*resize_srq)(struct ib_srq *srq, struct ib_udata *udata);
-	/* Of the only port of a device. */
+	/* Returns a counter of the only port of a device. */
 	u64 (*port_counter)(struct ib_device *dev, enum rsiw_port_counter which);
 	/* Returns a static string. */
 	const char *(*setting)(struct ib_device *dev, enum rsiw_setting which);
