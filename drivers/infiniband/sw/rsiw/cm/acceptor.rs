@@ -473,8 +473,8 @@ pub(super) struct Listening {
     acceptor: SpinLock<Option<Arc<Acceptor>>>,
 }
 
-/// Returns whether a consumer listens on the wildcard, or on a loopback address. It does so on the
-/// devices of all namespaces, including those added later.
+/// Returns whether a consumer listens on the wildcard, or on a loopback address. Such a consumer
+/// listens on the devices of all namespaces, also on those that are added later.
 pub(super) fn is_on_all(id: CallId<'_>) -> bool {
     id.local_addr()
         .is_some_and(|addr| addr.ip().is_unspecified() || addr.ip().is_loopback())

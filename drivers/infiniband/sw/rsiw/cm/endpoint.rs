@@ -137,7 +137,7 @@ pub(super) enum Security {
 impl Security {
     pub(super) const WANTED: Self = Self::Wanted { left: PATIENCE_MS };
 
-    /// Takes note that so much time has passed.
+    /// Takes note that `ms` milliseconds have passed.
     pub(super) fn elapsed(&mut self, ms: u32) {
         if let Self::InLine { left } = self {
             *left = left.saturating_sub(ms);

@@ -314,7 +314,7 @@ fn send_terminate(sock: &TcpSocket, error: TermError, markers: bool) -> Result {
     let message = Terminate { error, quote: None };
     let mut markers = markers.then(Markers::new);
     let mut fpdu = [0; tx::MAX_TERMINATE];
-    // A peer that does not want CRCs ignores this one.
+    // This has a CRC, which a peer that does not want CRCs ignores.
     let fpdu = tx::terminate(&message, markers.as_mut(), Some(crc32c), &mut fpdu);
     send_whole(sock, fpdu.ok_or(EINVAL)?)
 }

@@ -44,8 +44,8 @@ impl OwnedQueue {
         Self::with_flags(name, UNBOUND)
     }
 
-    /// As [`OwnedQueue::new`], but the work runs before that of others. The administrator can
-    /// change that, and choose the CPUs, in `/sys/devices/virtual/workqueue/NAME`.
+    /// Makes a queue whose work runs before that of others. The administrator can change that, and
+    /// choose the CPUs, in `/sys/devices/virtual/workqueue/NAME`. Otherwise as [`OwnedQueue::new`].
     pub(crate) fn new_urgent(name: &'static CStr) -> Result<Self> {
         let urgent = b::wq_flags_WQ_HIGHPRI | b::wq_flags_WQ_SYSFS;
         Self::with_flags(name, UNBOUND | urgent)
@@ -56,7 +56,8 @@ impl OwnedQueue {
         Self::with_flags(name, b::wq_flags_WQ_BH | b::wq_flags_WQ_PERCPU)
     }
 
-    /// As [`OwnedQueue::new`], for work that nobody waits for while memory is reclaimed.
+    /// Makes a queue for work that nobody waits for while memory is reclaimed. Otherwise as
+    /// [`OwnedQueue::new`].
     pub(crate) fn new_idle(name: &'static CStr) -> Result<Self> {
         Self::with_flags(name, b::wq_flags_WQ_UNBOUND)
     }

@@ -41,8 +41,8 @@ pub(crate) enum FastError {
     Length,
     /// The address is not at the same place in a page as the first byte, or wraps.
     Address,
-    /// The memory of an earlier registration is still in use, and the caller must not wait. This one
-    /// can be made later.
+    /// The memory of an earlier registration is still in use, and the caller must not wait. The new
+    /// registration can be made later.
     Busy(Registration),
 }
 

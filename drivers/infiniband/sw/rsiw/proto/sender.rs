@@ -140,7 +140,7 @@ pub(crate) struct Sender {
     pub(crate) batches: u32,
 }
 
-/// Returns the segment size that FPDUs are made for, given that of TCP.
+/// Returns for which segment size FPDUs are made, given the segment size of TCP.
 fn segment_size(emss: u32, is_large: bool) -> u32 {
     match is_large {
         true => emss.max(LARGE_SEGMENT),

@@ -47,7 +47,7 @@ pub(crate) struct Sends<S, O> {
     pub(crate) ord: usize,
     /// Transmission waits until fewer requests or Reads are under way.
     stalled: bool,
-    /// A Read was answered of which the consumer gets no completion.
+    /// A Read was answered whose consumer gets no completion of it.
     pub(crate) silent: bool,
 }
 
@@ -61,8 +61,8 @@ pub(crate) struct Completed {
 }
 
 impl Completed {
-    /// Completes the rest. `hold` takes the lock and calls [`Sends::complete`]; if more is due after
-    /// [`TIMES`] holds, that is left.
+    /// Completes more requests, up to [`TIMES`] holds in all. `hold` takes the lock and calls
+    /// [`Sends::complete`]. If more is due then, the result says so.
     #[inline]
     pub(crate) fn and_the_rest(self, mut hold: impl FnMut() -> Self) -> Self {
         let mut all = self;

@@ -122,7 +122,8 @@ pub(crate) enum QpEvent {
         error: TermError,
         /// It is reported by a completion, so there is no event (T-33).
         in_completion: bool,
-        /// A Terminate may go out: not inside a segment, nor by a responder that received nothing.
+        /// A Terminate may go out. It may not inside of a segment, and a responder that has
+        /// received nothing sends none.
         can_send: bool,
     },
     TerminateReceived {

@@ -226,7 +226,7 @@ pub(crate) fn advance_front(front: &mut [u8; FRONT], payload: u16) {
 }
 
 impl Frame {
-    /// Returns the FPDU behind this one, if that is as long and this is not the last.
+    /// Returns the FPDU behind this one, which must be as long. This one must not be the last.
     #[inline]
     pub(crate) fn next(&self) -> Self {
         Self {

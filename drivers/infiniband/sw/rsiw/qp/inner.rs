@@ -51,7 +51,7 @@ pub(super) struct Conn {
     pub(super) callbacks: Callbacks<Stream>,
     pub(super) stream: Arc<Stream>,
     pub(super) tx: TxState,
-    /// Where the other end of the connection finds this one.
+    /// The entry by which the other end of the connection, if it is on this host, finds this end.
     pub(super) entry: Option<KnownEnd>,
 }
 

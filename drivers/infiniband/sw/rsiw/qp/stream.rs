@@ -147,7 +147,8 @@ pub(crate) struct Stream {
     shown_peer: SpinLockIrq<Option<Arc<Stream>>>,
     /// Whether `peer` may be set. Never set before `peer` is.
     has_peer: AtomicFlag,
-    /// Whether the other end waits for this one to take in what it has. Set with the socket held.
+    /// Whether the other end, on this host, waits for this end to take in what it has received. Set
+    /// with the socket held.
     awaited: AtomicFlag,
     /// Runs while receiving lacks memory or a receive, or while TCP lacks memory to send with.
     #[pin]
@@ -346,8 +347,8 @@ impl Stream {
         }
     }
 
-    /// Ends the stream before a key of TLS has encrypted too much. The peer looks after what it
-    /// receives likewise, and so after what this side sends.
+    /// Ends the stream before a key of TLS has encrypted too much. The peer does so, too, for what
+    /// it receives, which is what this side sends.
     #[cold]
     fn retire_key(&self, sk: &mut LockedSock<'_>) {
         let part = self.receiving(sk);
@@ -470,7 +471,7 @@ impl Stream {
         Waker::OtherEnd.mark(|| self.awaited.store(true, Relaxed))
     }
 
-    /// Wakes the sender of the other end, if it waits for this one to take something in. Any
+    /// Wakes the sender of the other end, if it waits for this end to take something in. Any
     /// context, with or without the socket's lock.
     #[inline]
     pub(super) fn wake_sender(&self) {

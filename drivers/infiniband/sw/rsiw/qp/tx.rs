@@ -489,7 +489,8 @@ impl Transport for TcpTransport<'_> {
 
     fn send(&mut self, how: SendFlags) -> Result<Stop, Refused> {
         if let Some(direct) = &mut self.direct {
-            // TCP works on this side's socket now: no other one may be held meanwhile.
+            // TCP works on this side's socket now: the socket of the other end must not be held
+            // meanwhile.
             direct.let_go();
             if self.batch.is_empty() {
                 return Ok(Stop::Empty);

@@ -70,8 +70,8 @@ impl Drop for HeldSock<'_> {
 
 impl TcpSocket {
     /// Holds the socket, unless a process has it: then calls `if_taken`, before that process can
-    /// give it back. Never sleeps; nor does what it waits for. A socket with TLS is for processes
-    /// only, and `if_taken` is not called.
+    /// give it back. Neither this nor whoever it waits for sleeps. A socket with TLS is for
+    /// processes only, and `if_taken` is not called.
     #[inline]
     pub(crate) fn hold(&self, if_taken: impl FnOnce()) -> Option<HeldSock<'_>> {
         if self.is_secure() {

@@ -278,8 +278,8 @@ impl SkbChunk<'_> {
         })
     }
 
-    /// Asks for `len` octets from `at` on of which only some belong to the chunk. After
-    /// [`Reach::Here`] the others, with which the chunks behind this one begin, can be read, too.
+    /// Asks for `len` octets from `at` on, of which only some belong to the chunk: the chunks
+    /// behind it begin with the others. After [`Reach::Here`] these can be read, too.
     #[inline(never)]
     pub(crate) fn reach(&self, at: usize, len: usize) -> Reach {
         let end = at.checked_add(len).and_then(|end| u32::try_from(end).ok());

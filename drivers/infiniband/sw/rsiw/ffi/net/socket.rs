@@ -487,9 +487,9 @@ pub(super) fn count(bvecs: &[b::bio_vec]) -> c_uint {
     bvecs.len() as c_uint
 }
 
-/// Has `send` send the stretches of pages that are left of `batch`, so many octets, with flags for
-/// C, and advances the batch by what TCP took. The pages are initialised, and nobody writes to these
-/// octets as long as TCP has references to them.
+/// Has `send` send the stretches of pages that are left of `batch`. It is given their list, the
+/// number of octets in them, and flags for C. Advances the batch by what TCP took. The pages are
+/// initialised, and nobody writes to these octets as long as TCP has references to them.
 #[inline(always)]
 pub(super) fn send_with(
     batch: &mut TxBatch,

@@ -293,7 +293,7 @@ impl TcpSocket {
         Ok(Arc::from(this))
     }
 
-    /// Returns whether a key of the connection, that of either direction, has to be replaced, which
+    /// Returns whether a key of the connection, of either direction, has to be replaced, which
     /// nobody can do. Any context.
     pub(crate) fn is_key_used_up(&self) -> bool {
         // SAFETY: the socket is live; TLS stays on it as long as it is.

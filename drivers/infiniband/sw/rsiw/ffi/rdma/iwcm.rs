@@ -206,7 +206,8 @@ impl<'a> CallId<'a> {
         self.changed_port(self.remote_addr(), mapped.get())
     }
 
-    /// Returns the port of `mapped`, if it is not that of `asked`, and the mapper may choose one.
+    /// Returns the port of `mapped`, if it differs from the port of `asked`, and the mapper may
+    /// choose one.
     fn changed_port(self, asked: Option<SocketAddr>, mapped: Option<SocketAddr>) -> Option<u16> {
         // SAFETY: the identifier is live; nobody writes this field now.
         let is_mapped = unsafe { b::iw_cm_id::mapped_raw(self.0 .0.get()) };

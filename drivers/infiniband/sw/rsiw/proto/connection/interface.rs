@@ -206,7 +206,7 @@ pub(crate) enum Awaits {
     Nothing,
     /// TCP to connect: [`Input::Connected`] or [`Input::Closed`].
     Connected,
-    /// At most so many octets of a frame: [`Input::Octets`] or [`Input::Closed`].
+    /// At most this many octets of a frame: [`Input::Octets`] or [`Input::Closed`].
     Frame(usize),
     /// [`Input::Acknowledged`] or [`Input::Drained`].
     Acknowledgement,
@@ -216,7 +216,7 @@ pub(crate) enum Awaits {
 /// What to do with the timer, of which a connection has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// Start it, or set it anew, to so many milliseconds.
+    /// Start the timer, or set it anew, to this many milliseconds.
     Arm(u32),
     Disarm,
 }
@@ -252,7 +252,7 @@ pub(crate) enum Tcp {
 pub(crate) enum Ask {
     /// Connect TCP, with callbacks.
     Dial,
-    /// Send the Request, of so many octets.
+    /// Send the Request, of this many octets.
     Request(usize),
     /// Give TCP to the QP, as agreed, once the Reply, if any, is sent.
     Start {
@@ -260,7 +260,7 @@ pub(crate) enum Ask {
         reply: usize,
         params: Params,
     },
-    /// Send the Reply, of so many octets, that refuses the Request, unless too many refused
+    /// Send the Reply that refuses the Request, of this many octets, unless too many refused
     /// connections wait for their peers.
     Refuse(usize),
     /// Send the FIN, if TCP has all that is to stand in front of it, or `anyway`.

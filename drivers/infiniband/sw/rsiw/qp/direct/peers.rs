@@ -137,8 +137,8 @@ impl Prepared {
         let Self { entry, node, scope } = self;
         let mut table = entry.all.table.lock();
         if let Some(other) = table.other_end(&entry.key, scope, &entry.end.sock) {
-            // The other end may be sending, and wait for this one as soon as it knows it: by then
-            // this one has to know whom it wakes.
+            // The other end may be sending, and wait for this end as soon as it knows it. By then
+            // this end has to know whom to wake.
             entry.end.link_to(other.clone());
             other.link_to(entry.end.clone());
         }
