@@ -211,8 +211,8 @@ impl Rnic {
     }
 
     /// Waits until consumers in the kernel have given up their protection domains. The core does
-    /// not wait for that: it frees what it keeps of the device, and some (rtrs) do it behind the
-    /// last thing that it waits for.
+    /// not wait for that: it frees what it keeps of the device once each consumer has said that it
+    /// is done, and some consumers (rtrs) give up their domain only after that.
     fn await_domains(&self) {
         wait_until(|| self.dev.limits().pds.used() == 0);
         // The core strikes a domain off its list at once when the driver has given it up.

@@ -141,8 +141,9 @@ pub(crate) struct Receiver<B> {
     traced: bool,
     /// Everything that still comes is dropped.
     stopped: bool,
-    /// What was refused, or has ended the stream, and whose completion tells of it.
+    /// What was refused, or has ended the stream.
     failure: Option<Failure>,
+    /// Whose completion tells of the failure.
     blame: Blame,
     /// What was received since the caller last took it.
     pub(crate) tally: Tally,

@@ -124,8 +124,8 @@ impl Initiator {
         self.config.rev >= mpa::REV_2
     }
 
-    /// Returns the older set-up, which may do better on another TCP connection (RFC 6581 section
-    /// 10), unless this is it.
+    /// Returns the older set-up, unless this is the older one. It may do better on another TCP
+    /// connection (RFC 6581 section 10).
     pub(crate) fn older(&self) -> Option<Self> {
         let config = Config {
             rev: mpa::REV_1,

@@ -151,7 +151,7 @@ impl QpIdentity {
         }
     }
 
-    /// Returns who can cause lines about what the other side does.
+    /// Returns who can cause lines about what the peer does.
     pub(crate) fn peer_author(&self) -> Author {
         match self.consumer {
             Consumer::Process(_) => Author::PeerOfProcess,

@@ -24,7 +24,8 @@ const LENGTHS: core::ops::RangeInclusive<usize> = 45..=1 << 14;
 /// How a stream begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// With a ClientHello, or the first part of one: a record of this many octets.
+    /// The stream begins with a ClientHello, or with the first part of one: a record of this many
+    /// octets.
     ClientHello(usize),
     /// With something else.
     Other,

@@ -96,7 +96,7 @@ impl EntryLen {
 pub(crate) struct Place(usize);
 
 impl Place {
-    /// Returns the place that many octets behind the beginning of an entry.
+    /// Returns the place that is `OCTETS` octets behind the beginning of an entry.
     pub(crate) const fn at<const OCTETS: usize>() -> Self {
         const { assert!(OCTETS % WORD == 0) };
         // INVARIANT: just checked.

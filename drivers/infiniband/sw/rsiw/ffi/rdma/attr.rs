@@ -57,7 +57,8 @@ impl AccessFlags {
         Self(flags as u32) // CAST: the same bits.
     }
 
-    /// Takes the flags of a process's request; their user checks which are allowed.
+    /// Makes a set of the flags of a process's request. Whoever uses the set checks which flags are
+    /// allowed.
     pub(crate) const fn from_process(flags: u32) -> Self {
         Self(flags)
     }

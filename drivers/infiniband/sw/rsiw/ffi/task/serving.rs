@@ -212,7 +212,8 @@ impl<T: Serves> WorkItem for ServingThread<T> {
             // SAFETY: the thread's reference, by the type invariant; the thread has ended.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(&this)) });
         }
-        // Whoever waits for the queue waits for what follows.
+        // The module may be unloaded from here on. That waits for the queue, and so for the code
+        // that follows.
         drop(in_use);
     }
 }
