@@ -169,7 +169,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
     /// Looks for what begins at octet `at` of a chunk. An FPDU that is complete in the buffer is to
     /// be used before: see [`Deframer::collected`]. Fails if an FPDU is too short or the
     /// stream cannot be read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next<'a, C: Chunk>(
         &mut self,
         chunk: &'a C,

@@ -57,7 +57,6 @@ use super::{
         Failure,
         Fault, //
     },
-    order::Token,
     reads::{
         Inbound,
         InboundRead,
@@ -81,6 +80,7 @@ use crate::wire::{
         WORD_LEN, //
     },
     ddp::UNTAGGED_LEN,
+    fpdu::LEN_FIELD,
     terminate::TermError,
     Short, //
 };
@@ -113,6 +113,12 @@ pub(crate) enum Lack {
     Receive,
 }
 
+/// The stream has to end, as [`Receiver::failure`] says.
+struct Failed;
+
+/// The next step; `None` if something else comes before it.
+type Advance = Result<Option<Step>, Failed>;
+
 /// The receiving half of a connection; `B` is the buffer of its deframer.
 #[derive(Debug)]
 pub(crate) struct Receiver<B> {
@@ -126,12 +132,17 @@ pub(crate) struct Receiver<B> {
     /// The FPDU that is taken in, or was taken in last. If something fails, its headers are quoted.
     fpdu: Option<AtHand>,
     rest: Rest,
-    /// The payload that is being placed, or room for that of a train.
+    /// The payload that is being placed, or room for that of a train, and where it belongs.
     payload: Stretch,
+    target: Target,
     /// The result of an Atomic Operation, in the byte order of this host.
     result: Option<[u8; WORD_LEN as usize]>,
     /// The receive of the message at hand.
     recv: Option<Recv>,
+    /// What completes it, once the message is complete.
+    received: Received,
+    /// The request of the peer that is to be queued.
+    request: Option<Inbound>,
     /// The Read whose response comes in.
     responding: Option<Responding>,
     patience: Patience,
@@ -160,8 +171,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             fpdu: None,
             rest: Rest::Nothing,
             payload: Stretch { at: 0, len: 0 },
+            target: Target::Receive(0),
             result: None,
             recv: None,
+            received: Received::NONE,
+            request: None,
             responding: None,
             patience: Patience::new(0),
             heard: false,
@@ -227,7 +241,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// Takes the receive in progress, to be flushed: also one whose message is complete and only
     /// waits for the end of an invalidation.
     pub(crate) fn take_recv(&mut self) -> Option<Recv> {
-        if matches!(self.rest, Rest::Waits(Pending::Receive(_))) {
+        if matches!(self.rest, Rest::Waits(Pending::Receive)) {
             self.rest = Rest::Nothing;
         }
         self.recv.take()
@@ -244,32 +258,29 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Returns what is to be done next with a chunk, or with what is left of earlier ones.
-    #[inline]
-    pub(crate) fn next<C: Chunk>(&mut self, chunk: Option<&C>, now: &Conditions) -> Step {
+    /// `now` is asked for each FPDU.
+    #[inline(always)]
+    pub(crate) fn next<C: Chunk>(&mut self, chunk: Option<&C>, now: &impl Conditions) -> Step {
         // Bound: what is taken in is taken from the budget.
         loop {
             match self.advance(chunk, now) {
                 Ok(Some(step)) => return step,
                 Ok(None) => {}
-                Err(failure) => return self.end(chunk, failure),
+                Err(Failed) => return self.end(chunk),
             }
         }
     }
 
     /// Goes on. Returns the next step, or `None` if something else comes before that.
-    #[inline]
-    fn advance<C: Chunk>(
-        &mut self,
-        chunk: Option<&C>,
-        now: &Conditions,
-    ) -> Result<Option<Step>, Failure> {
-        if let Some(refused) = self.failure.take() {
-            return Err(refused);
+    #[inline(always)]
+    fn advance<C: Chunk>(&mut self, chunk: Option<&C>, now: &impl Conditions) -> Advance {
+        if self.failure.is_some() {
+            return Err(Failed);
         }
         match self.rest {
             Rest::Nothing | Rest::Train(_) => self.next_fpdu(chunk, now),
             Rest::Ulpdu | Rest::Look => {
-                let head = self.head(chunk)?;
+                let head = self.head(chunk).map_err(|why| self.fails(why))?;
                 self.ulpdu(head.octets(), head.ulpdu_len, now)
             }
             Rest::Wait | Rest::Waits(_) => Ok(Some(Step::Pause)),
@@ -278,8 +289,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 Ok(self.place(Target::Write(stag, to), payload))
             }
             Rest::Send(part) => self.send(&part),
-            Rest::Sent(Some(received)) => Ok(Some(self.end_send(received))),
-            Rest::Written | Rest::Sent(None) | Rest::Responded { last: false } => {
+            Rest::Sent { last: true } => Ok(Some(self.end_send())),
+            Rest::Written | Rest::Sent { last: false } | Rest::Responded { last: false } => {
                 self.finish();
                 Ok(None)
             }
@@ -289,7 +300,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Does the same for what comes at most once in a message.
     #[inline(never)]
-    fn advance_rarely(&mut self) -> Result<Option<Step>, Failure> {
+    fn advance_rarely(&mut self) -> Advance {
         Ok(Some(match self.rest {
             Rest::Response {
                 stag,
@@ -300,7 +311,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 let Some(responding) = &mut self.responding else {
                     return Ok(Some(Step::Response(ResponseTo::Read)));
                 };
-                responding.segment((stag, to), payload.len, last)?;
+                if let Err(why) = responding.segment((stag, to), payload.len, last) {
+                    return Err(self.fails(why.into()));
+                }
                 self.rest = Rest::Responded { last };
                 return Ok(self.place(Target::Response(stag, to), payload));
             }
@@ -309,19 +322,21 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 Step::Response(ResponseTo::Atomic(response.id))
             }
             Rest::Atomic(AtomicResponse { original, .. }) => {
-                let responding = self.responding.as_ref();
-                let read = responding.ok_or_else(|| Failure::defect("nobody has asked"))?;
-                let target = Target::Response(read.read.sink_stag, read.read.sink_to);
+                let Some(Responding { read, .. }) = &self.responding else {
+                    return Err(self.fails(Failure::defect("nobody has asked")));
+                };
+                let target = Target::Response(read.sink_stag, read.sink_to);
                 self.rest = Rest::Responded { last: true };
                 self.result = Some(original.to_ne_bytes());
-                Step::Place(target)
+                self.target = target;
+                Step::Place
             }
             Rest::Responded { .. } => self.end_response(),
             Rest::Invalidated(_) => Step::Quiet,
-            Rest::Ended(Pending::Receive(received)) => self.complete(received),
-            Rest::Ended(Pending::Read(token)) => self.read_done(Some(token)),
+            Rest::Ended(Pending::Receive) => self.complete(),
+            Rest::Ended(Pending::Read) => self.read_done(),
             Rest::Tell(step) => {
-                self.stopped |= !matches!(step, Step::Request(_));
+                self.stopped |= step != Step::Request;
                 self.finish();
                 step
             }
@@ -330,20 +345,20 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Looks for the next FPDU.
-    #[inline]
-    fn next_fpdu<C: Chunk>(
-        &mut self,
-        chunk: Option<&C>,
-        now: &Conditions,
-    ) -> Result<Option<Step>, Failure> {
+    #[inline(always)]
+    fn next_fpdu<C: Chunk>(&mut self, chunk: Option<&C>, now: &impl Conditions) -> Advance {
         let is_alone = matches!(self.rest, Rest::Train(_));
         self.rest = Rest::Nothing;
         self.fpdu = None;
         // An FPDU that was begun is finished: once all of it is in our buffer, the socket may have
         // nothing left that would bring us back here.
         if self.deframer.is_collecting() {
-            if !self.stopped && self.take_collected::<C>()? {
-                return Ok(None);
+            if !self.stopped {
+                match self.take_collected::<C>() {
+                    Ok(true) => return Ok(None),
+                    Ok(false) => {}
+                    Err(why) => return Err(self.fails(why)),
+                }
             }
         } else if self.budget.is_spent() {
             return Ok(Some(Step::Pause));
@@ -358,25 +373,34 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Ok(Some(Step::Pause));
         }
         let at = self.used.0;
-        let fpdu = match self.deframer.next(chunk, at)? {
-            Next::Fpdu(fpdu) => fpdu,
-            Next::Collected(n) => {
+        if C::IS_HANDED_OVER {
+            return self.next_handed(chunk, now);
+        }
+        let fpdu = match self.deframer.next(chunk, at) {
+            Ok(Next::Fpdu(fpdu)) => fpdu,
+            Ok(Next::Collected(n)) => {
                 self.budget.octets(n);
                 self.used += n;
                 return Ok(None);
             }
-            Next::Nothing => return Ok(Some(Step::Pause)),
+            Ok(Next::Nothing) => return Ok(Some(Step::Pause)),
+            Err(why) => return Err(self.fails(why)),
         };
         let left = chunk.left(at);
         if !is_alone && fpdu.len <= left {
             if let Some(target) = self.begin_train(&fpdu.front, now) {
-                return Ok(Some(Step::Train(target)));
+                self.target = target;
+                return Ok(Some(Step::Train));
             }
         }
         self.budget.fpdu();
-        let is_checked = self.patience.take_checked() || !self.crc || C::IS_HANDED_OVER;
-        if !is_checked && !fpdu.has_crc().map_err(shorter)? {
-            return Err(TermError::MpaCrc.into());
+        let is_checked = self.patience.take_checked() || !self.crc;
+        if !is_checked {
+            match fpdu.has_crc() {
+                Ok(true) => {}
+                Ok(false) => return Err(self.fails(TermError::MpaCrc.into())),
+                Err(why) => return Err(self.fails(shorter(why))),
+            }
         }
         let lies = Lies::InChunk { at, left };
         self.fpdu = Some(AtHand::new(&fpdu, lies));
@@ -384,6 +408,31 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         match fpdu.head() {
             head if is_enough(head) => self.ulpdu(head, fpdu.ulpdu_len, now),
             _ => Ok(None),
+        }
+    }
+
+    /// Takes in the FPDU that a chunk is, which the other end hands over.
+    #[inline(always)]
+    fn next_handed<C: Chunk>(&mut self, chunk: &C, now: &impl Conditions) -> Advance {
+        let front = chunk.front(0).filter(|_| self.used.0 == 0);
+        let Some(front) = front else {
+            return Ok(Some(Step::Pause));
+        };
+        let (field, head) = front.split_first_chunk().unwrap_or((&[0; LEN_FIELD], &[]));
+        let ulpdu_len = u16::from_be_bytes(*field);
+        self.budget.fpdu();
+        self.fpdu = Some(AtHand {
+            lies: Lies::InChunk {
+                at: 0,
+                left: chunk.len(),
+            },
+            ulpdu_len,
+            len: chunk.len(),
+        });
+        self.rest = Rest::Ulpdu;
+        match is_enough(head) {
+            true => self.ulpdu(head, ulpdu_len, now),
+            false => Ok(None),
         }
     }
 
@@ -408,9 +457,10 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// Begins a train if the FPDU that begins with `front` continues the message of the FPDU
     /// before. Returns where its payload belongs.
     #[inline]
-    fn begin_train(&mut self, front: &[u8; FPDU_FRONT], now: &Conditions) -> Option<Target> {
-        let run = self.rx.run(&now.rights)?;
-        if !run.is_next(front) || now.arrival != Arrival::Take {
+    fn begin_train(&mut self, front: &[u8; FPDU_FRONT], now: &impl Conditions) -> Option<Target> {
+        self.rx.run_on().filter(|run| run.is_next(front))?;
+        let run = self.rx.run(&now.rights())?;
+        if now.arrival() != Arrival::Take {
             return None;
         }
         let (target, least) = (run.target(), run.payload_len());
@@ -436,13 +486,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Takes in an ULPDU that begins with `head`, unless it has to wait for a receive.
-    #[inline]
-    fn ulpdu(
-        &mut self,
-        head: &[u8],
-        ulpdu_len: u16,
-        now: &Conditions,
-    ) -> Result<Option<Step>, Failure> {
+    #[inline(always)]
+    fn ulpdu(&mut self, head: &[u8], ulpdu_len: u16, now: &impl Conditions) -> Advance {
         if !self.heard {
             // Before the checks: if one fails, this side has to be allowed to send a Terminate
             // (T-24).
@@ -452,50 +497,54 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if self.patience.is_granted() && self.looks(head, ulpdu_len, now) {
             return Ok(Some(Step::Receive));
         }
-        if now.traces && !core::mem::replace(&mut self.traced, true) {
+        if now.traces() && !core::mem::replace(&mut self.traced, true) {
             return Ok(Some(Step::Ulpdu));
         }
         self.tally.add(Counter::RxFpdus, 1);
-        if now.arrival == Arrival::Drop {
+        let arrival = now.arrival();
+        if arrival == Arrival::Drop {
             self.stopped = true;
             self.finish();
             return Ok(None);
         }
         let Some(send) = self.rx.whole_send(head, ulpdu_len) else {
-            return self.segment(head, ulpdu_len, now);
+            let segment = self.segment(head, ulpdu_len, now);
+            return segment.map_err(|why| self.fails(why));
         };
         let (len, solicited) = (send.payload_len.into(), send.solicited);
         self.tally.add(Counter::RxSends, 1);
         self.tally.add(Counter::RxSendBytes, len);
-        self.rest = match now.arrival {
-            Arrival::TooLate => Rest::Tell(Step::DataInClosing),
-            _ => Rest::Send(Part {
-                mo: 0,
-                payload: Stretch {
-                    at: FPDU_FRONT,
-                    len: send.payload_len.into(),
-                },
-                first: true,
-                last: Some(End {
-                    solicited,
-                    extra: Extra::Nothing,
-                }),
+        if arrival == Arrival::TooLate {
+            self.rest = Rest::Tell(Step::DataInClosing);
+            return Ok(None);
+        }
+        self.rest = Rest::Send(Part {
+            mo: 0,
+            payload: Stretch {
+                // CAST: 20.
+                at: FPDU_FRONT as u32,
+                len: send.payload_len.into(),
+            },
+            first: true,
+            last: Some(End {
+                solicited,
+                extra: Extra::Nothing,
             }),
-        };
-        Ok(None)
+        });
+        Ok(self.recv.is_none().then_some(Step::Receive))
     }
 
     fn segment(
         &mut self,
         head: &[u8],
         ulpdu_len: u16,
-        now: &Conditions,
+        now: &impl Conditions,
     ) -> Result<Option<Step>, Failure> {
-        let segment = self.rx.segment(head, ulpdu_len, &now.rights)?;
+        let segment = self.rx.segment(head, ulpdu_len, &now.rights())?;
         self.tally.received(&segment);
         let is_terminate = matches!(segment.action, Action::Terminate { .. });
         match self.rest_of(&segment, head) {
-            _ if now.arrival == Arrival::TooLate && !is_terminate => {
+            _ if now.arrival() == Arrival::TooLate && !is_terminate => {
                 self.rest = Rest::Tell(Step::DataInClosing);
             }
             Ok(rest) => self.rest = rest,
@@ -548,85 +597,94 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             }),
             Action::ReadRequest { msn, request } => {
                 let read = InboundRead { msn, request };
-                Rest::Tell(Step::Request(Inbound::Read(read)))
+                self.queue(Inbound::Read(read))
             }
             Action::AtomicRequest { msn } => {
                 let request = head.get(UNTAGGED_LEN..).and_then(AtomicRequest::parse);
                 // All octets are there, so the AOpcode is wrong.
                 let request = request.ok_or(TermError::UnexpectedOpcode)?;
                 self.tally.add(Counter::RxAtomics, 1);
-                Rest::Tell(Step::Request(Inbound::Atomic(msn, request)))
+                self.queue(Inbound::Atomic(msn, request))
             }
             Action::AtomicResponse(response) => Rest::AskAtomic(response),
             Action::Terminate { code, read } => Rest::Tell(Step::Terminated { code, read }),
         })
     }
 
+    /// Has a request of the peer queued.
+    fn queue(&mut self, request: Inbound) -> Rest {
+        self.request = Some(request);
+        Rest::Tell(Step::Request)
+    }
+
     /// Has a payload placed. Nothing is checked for an empty one (T-23).
     #[inline(always)]
     fn place(&mut self, target: Target, payload: Stretch) -> Option<Step> {
-        self.payload = payload;
-        (payload.len > 0).then_some(Step::Place(target))
+        (self.target, self.payload) = (target, payload);
+        (payload.len > 0).then_some(Step::Place)
     }
 
     /// Has a segment of a Send placed. A message that begins takes a receive, unless it has waited
     /// and has one already.
     #[inline]
-    fn send(&mut self, part: &Part) -> Result<Option<Step>, Failure> {
+    fn send(&mut self, part: &Part) -> Advance {
         let Some(recv) = self.recv else {
             return match part.first {
                 true => Ok(Some(Step::Receive)),
-                false => Err(TermError::UntaggedNoBuffer.into()),
+                false => Err(self.fails(TermError::UntaggedNoBuffer.into())),
             };
         };
         let end = part.mo.checked_add(part.payload.len);
         let Some(len) = end.filter(|end| u64::from(*end) <= recv.len) else {
             self.blame_recv(Fault::LocalLength);
-            return Err(TermError::UntaggedTooLong.into());
+            return Err(self.fails(TermError::UntaggedTooLong.into()));
         };
-        self.rest = Rest::Sent(part.last.map(|end| Received {
-            id: recv.id,
-            len,
-            solicited: end.solicited,
-            extra: end.extra,
-        }));
+        self.rest = Rest::Sent {
+            last: part.last.is_some(),
+        };
+        if let Some(End { solicited, extra }) = part.last {
+            self.received = Received {
+                id: recv.id,
+                len,
+                solicited,
+                extra,
+            };
+        }
         Ok(self.place(Target::Receive(part.mo), part.payload))
     }
 
     /// Completes a receive, after the STag that the peer names is invalidated (V-INV-14).
     #[inline]
-    fn end_send(&mut self, received: Received) -> Step {
-        if let Extra::Invalidated(stag) = received.extra {
-            self.rest = Rest::Invalidated(Pending::Receive(received));
+    fn end_send(&mut self) -> Step {
+        if let Extra::Invalidated(stag) = self.received.extra {
+            self.rest = Rest::Invalidated(Pending::Receive);
             return Step::Invalidate(Invalidation::ForPeer(stag));
         }
-        self.complete(received)
+        self.complete()
     }
 
     #[inline]
-    fn complete(&mut self, received: Received) -> Step {
+    fn complete(&mut self) -> Step {
         self.recv = None;
         self.finish();
-        Step::Complete(received)
+        Step::Complete
     }
 
     /// Completes a Read or Atomic Operation, after its sink is invalidated if it asks for that.
     fn end_response(&mut self) -> Step {
-        let read = self.responding.map(|responding| responding.read);
-        let token = read.and_then(|read| read.token);
-        match (read, token) {
-            (Some(read), Some(token)) if read.invalidate => {
-                self.rest = Rest::Invalidated(Pending::Read(token));
+        match self.responding {
+            Some(Responding { read, .. }) if read.invalidate && read.token.is_some() => {
+                self.rest = Rest::Invalidated(Pending::Read);
                 Step::Invalidate(Invalidation::Sink(read.sink_stag))
             }
-            _ => self.read_done(token),
+            _ => self.read_done(),
         }
     }
 
-    fn read_done(&mut self, token: Option<Token>) -> Step {
-        self.responding = None;
+    fn read_done(&mut self) -> Step {
+        let responding = self.responding.take();
         self.finish();
-        Step::ReadDone(token)
+        Step::ReadDone(responding.and_then(|responding| responding.read.token))
     }
 
     /// Marks the FPDU at hand as used.

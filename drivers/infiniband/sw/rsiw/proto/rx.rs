@@ -154,9 +154,9 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Returns where the payload begins in the FPDU.
-    pub(crate) fn payload_at(&self) -> usize {
-        // Headers have 70 octets at most.
-        LEN_FIELD.wrapping_add(self.header_len.into())
+    pub(crate) fn payload_at(&self) -> u32 {
+        // CAST: 2. Headers have 70 octets at most.
+        (LEN_FIELD as u32).wrapping_add(self.header_len.into())
     }
 }
 

@@ -36,7 +36,8 @@ use crate::{
     proto::{
         deframer::{
             Chunk,
-            Reach, //
+            Reach,
+            FPDU_FRONT, //
         },
         drain::Stop,
         notes::QpNote,
@@ -46,7 +47,11 @@ use crate::{
         tx::Frame, //
     },
     wire::{
-        fpdu::Crc,
+        ddp::TAGGED_LEN,
+        fpdu::{
+            Crc,
+            LEN_FIELD, //
+        },
         Short, //
     },
 };
@@ -61,6 +66,9 @@ pub(super) use self::peers::{
     KnownEnd,
     Prepared, //
 };
+
+/// Octets up to the end of the headers of a tagged segment.
+const TAGGED_FRONT: usize = LEN_FIELD + TAGGED_LEN;
 
 /// What a segment costs besides its payload, as the number of octets that take as long.
 const SEGMENT: usize = 512;
@@ -308,6 +316,19 @@ impl Chunk for HandedSegment<'_> {
             *to = *from;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn front(&self, at: usize) -> Option<[u8; FPDU_FRONT]> {
+        let headers = self.front.get(at..)?;
+        if let Some(front) = headers.first_chunk() {
+            return Some(*front);
+        }
+        // The header of a tagged segment is shorter.
+        let mut front = [0; FPDU_FRONT];
+        let tagged: &mut [u8; TAGGED_FRONT] = front.first_chunk_mut()?;
+        *tagged = *headers.first_chunk()?;
+        Some(front)
     }
 
     fn reach(&self, _: usize, _: usize) -> Reach {

@@ -66,7 +66,10 @@ use crate::{
             Reason, //
         },
         setup::Params,
-        state::QpState, //
+        state::{
+            Arrival,
+            QpState, //
+        },
     },
     queue::sgl::SgList,
     wire::{
@@ -126,7 +129,7 @@ impl<'a> Intake<'a> {
             wakes,
         };
         intake.part.receiver.begin(budget);
-        intake.feed(None::<&SkbChunk<'_>>, Receiver::next);
+        intake.go_on(None::<&SkbChunk<'_>>);
         intake
     }
 
@@ -140,7 +143,7 @@ impl<'a> Intake<'a> {
     #[inline]
     pub(super) fn take<C: Chunk + CopyToPage>(&mut self, chunk: &C) -> usize {
         self.part.receiver.open(chunk);
-        self.feed(Some(chunk), Receiver::next);
+        self.go_on(Some(chunk));
         self.part.receiver.used()
     }
 
@@ -158,35 +161,43 @@ impl<'a> Intake<'a> {
     /// `front` are MPA's length field and the headers of the segment.
     #[inline]
     pub(super) fn admit(&mut self, front: &[u8]) -> Lack {
-        self.feed(None::<&SkbChunk<'_>>, |receiver, _, now| {
-            receiver.admit(front, now)
-        });
+        if self.part.receiver.is_patient() {
+            let shared = self.shared;
+            self.feed(None::<&SkbChunk<'_>>, |receiver, _| {
+                receiver.admit(front, shared)
+            });
+        }
         self.part.receiver.lacks()
+    }
+
+    /// Goes on with a chunk, or with what had to wait.
+    #[inline]
+    fn go_on<C: Chunk + CopyToPage>(&mut self, chunk: Option<&C>) {
+        let shared = self.shared;
+        self.feed(chunk, |receiver, chunk| receiver.next(chunk, shared));
     }
 
     /// Asks the receiver by `next` for one step after the other, and does each.
     fn feed<C: Chunk + CopyToPage>(
         &mut self,
         chunk: Option<&C>,
-        next: impl Fn(&mut Receiver<KVVec<u8>>, Option<&C>, &Conditions) -> Step,
+        next: impl Fn(&mut Receiver<KVVec<u8>>, Option<&C>) -> Step,
     ) {
-        let (shared, wakes, cached) = (self.shared, self.wakes, &mut self.cached);
-        let Receiving {
-            receiver,
-            sgl,
-            invalidated,
-            ..
-        } = &mut *self.part;
+        let shared = self.shared;
         // Bound: what is taken in is taken from the budget.
         loop {
-            let done = match next(receiver, chunk, &shared.now()) {
+            let (cached, part) = (&mut self.cached, &mut *self.part);
+            let (receiver, sgl) = (&mut part.receiver, &mut part.sgl);
+            let done = match next(receiver, chunk) {
                 Step::Pause => return,
                 Step::Receive => shared.take_recv(sgl).map(|recv| receiver.give(recv)),
-                Step::Place(target) => {
+                Step::Place => {
+                    let target = receiver.target();
                     let mut payload = receiver.payload(chunk);
                     place(&shared.id, cached, sgl, target, &mut payload).map_err(Failure::from)
                 }
-                Step::Train(target) => {
+                Step::Train => {
+                    let target = receiver.target();
                     if let Some(mut train) = receiver.train(chunk) {
                         let placed = place_train(&shared.id, cached, sgl, target, &mut train);
                         let taken = train.end();
@@ -194,41 +205,58 @@ impl<'a> Intake<'a> {
                     }
                     Ok(())
                 }
-                Step::Complete(received) => shared.complete_received(&received),
-                Step::Response(asked) => {
-                    let read = shared.sq.lock().outbound.answered(asked);
-                    read.map(|read| receiver.responds(read))
-                        .map_err(Failure::from)
-                }
-                Step::ReadDone(token) => shared.end_read(wakes, token),
-                Step::Invalidate(what) => {
-                    cached.close();
-                    let region = shared.invalidate_for(what);
-                    region.map(|region| *invalidated = Some(region))
-                }
-                Step::Quiet => {
-                    receiver.set_quiet(invalidated.as_ref().is_none_or(|mr| mr.is_quiet()));
-                    Ok(())
-                }
-                Step::Request(request) => shared.queue_inbound(wakes, request),
-                Step::Failed(blame) => {
-                    cached.close();
-                    let told = shared.fail_blamed(blame);
-                    shared.fail(receiver.failure(told));
-                    Ok(())
-                }
-                Step::Ulpdu => receiver
-                    .head(chunk)
-                    .map(|head| shared.id.trace_ulpdu(head.octets(), head.ulpdu_len)),
-                step => {
-                    shared.tell(wakes, step);
-                    Ok(())
-                }
+                Step::Complete => shared.complete_received(receiver.received()),
+                step => self.do_rarely(chunk, step),
             };
             if let Err(why) = done {
-                receiver.refuse(why);
+                self.part.receiver.refuse(why);
             }
         }
+    }
+
+    /// Does a step that no Send and no Write needs more than once.
+    #[inline(never)]
+    fn do_rarely<C: Chunk>(&mut self, chunk: Option<&C>, step: Step) -> Result<(), Failure> {
+        let (shared, wakes) = (self.shared, self.wakes);
+        let Receiving {
+            receiver,
+            invalidated,
+            ..
+        } = &mut *self.part;
+        match step {
+            Step::Response(asked) => {
+                let read = shared.sq.lock().outbound.answered(asked);
+                receiver.responds(read?);
+            }
+            Step::ReadDone(token) => shared.end_read(wakes, token),
+            Step::Invalidate(what) => {
+                self.cached.close();
+                *invalidated = Some(shared.invalidate_for(what)?);
+            }
+            Step::Quiet => {
+                receiver.set_quiet(invalidated.as_ref().is_none_or(|mr| mr.is_quiet()));
+            }
+            Step::Request => shared.queue_inbound(wakes, receiver.request()?)?,
+            Step::Heard => {
+                shared.flags.set_heard();
+                // Requests may have waited for this from the start.
+                wakes.urge();
+            }
+            Step::Ulpdu => {
+                let head = receiver.head(chunk)?;
+                shared.id.trace_ulpdu(head.octets(), head.ulpdu_len);
+            }
+            Step::FirstSegment => shared.first_segment(),
+            Step::DataInClosing => shared.notes.leave(QpNote::DataInClosing),
+            Step::Terminated { code, read } => shared.terminate_received(RemoteEnd { code, read }),
+            Step::Failed => {
+                self.cached.close();
+                let told = shared.fail_blamed(receiver.blame());
+                shared.fail(receiver.failure(told));
+            }
+            Step::Pause | Step::Receive | Step::Place | Step::Train | Step::Complete => {}
+        }
+        Ok(())
     }
 }
 
@@ -265,41 +293,31 @@ impl Chunk for SkbChunk<'_> {
     }
 }
 
-impl Shared {
-    /// Returns how the queue pair stands for what is received.
+impl Conditions for Shared {
     #[inline(always)]
-    fn now(&self) -> Conditions {
+    fn arrival(&self) -> Arrival {
+        self.state().arrival()
+    }
+
+    fn rights(&self) -> Rights {
         let rights = self.flags.rights();
-        Conditions {
-            arrival: self.state().arrival(),
-            rights: Rights {
-                read: rights.contains(Access::REMOTE_READ),
-                write: rights.contains(Access::REMOTE_WRITE),
-                atomic: self.flags.may_atomic(),
-                immediate: self.id.consumer.takes_immediate(),
-            },
-            traces: trace::is_ulpdu_rx_on(),
+        Rights {
+            read: rights.contains(Access::REMOTE_READ),
+            write: rights.contains(Access::REMOTE_WRITE),
+            atomic: self.flags.may_atomic(),
+            immediate: self.id.consumer.takes_immediate(),
         }
     }
 
-    /// Tells others what a receiver has found out.
-    #[cold]
-    fn tell(&self, wakes: &Arc<dyn Wakes>, step: Step) {
-        match step {
-            Step::Heard => {
-                self.flags.set_heard();
-                // Requests may have waited for this from the start.
-                wakes.urge();
-            }
-            Step::FirstSegment => self.first_segment(),
-            Step::DataInClosing => self.notes.leave(QpNote::DataInClosing),
-            Step::Terminated { code, read } => self.terminate_received(RemoteEnd { code, read }),
-            _ => {}
-        }
+    #[inline(always)]
+    fn traces(&self) -> bool {
+        trace::is_ulpdu_rx_on()
     }
+}
 
+impl Shared {
     /// Records that our oldest Read is done, and has those go on who wait for that.
-    fn end_read(&self, wakes: &Arc<dyn Wakes>, token: Option<Token>) -> Result<(), Failure> {
+    fn end_read(&self, wakes: &Arc<dyn Wakes>, token: Option<Token>) {
         let resumes = self.read_done(token);
         // Whoever makes the state Draining looks at the Reads afterwards.
         if self.state() == QpState::Draining {
@@ -308,7 +326,6 @@ impl Shared {
         } else if resumes {
             wakes.clone().wake(self.who(Reason::Left));
         }
-        Ok(())
     }
 
     /// Invalidates an STag. Returns its region or window, whose users the receiver asks about next.

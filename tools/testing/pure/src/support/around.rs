@@ -16,7 +16,7 @@ use crate::proto::receiver::{
 };
 use crate::proto::rx::{Rights, Target};
 use crate::proto::sender::Env as _;
-use crate::proto::state::QpState;
+use crate::proto::state::{Arrival, QpState};
 use crate::wire::atomic::AtomicRequest;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::ReadRequest;
@@ -161,33 +161,45 @@ impl Around {
     }
 }
 
-impl Around {
-    fn now(&self) -> Conditions {
-        Conditions {
-            arrival: self.state.arrival(),
-            rights: self.rights,
-            traces: self.traces,
-        }
+impl Conditions for Around {
+    fn arrival(&self) -> Arrival {
+        self.state.arrival()
     }
 
+    fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    fn traces(&self) -> bool {
+        self.traces
+    }
+}
+
+impl Around {
     /// Takes in octets from the front of a chunk. Returns how many.
     pub(crate) fn take<C: Octets>(&mut self, receiver: &mut Receiver<Vec<u8>>, chunk: &C) -> usize {
         receiver.open(chunk);
-        self.feed(receiver, Some(chunk), Receiver::next);
+        self.feed(receiver, Some(chunk), |receiver, chunk, around| {
+            receiver.next(chunk, around)
+        });
         receiver.used()
     }
 
     /// Begins a turn with what had to wait.
     pub(crate) fn begin(&mut self, receiver: &mut Receiver<Vec<u8>>, budget: Budget) {
         receiver.begin(budget);
-        self.feed(receiver, None::<&Piece<'_>>, Receiver::next);
+        self.feed(receiver, None::<&Piece<'_>>, |receiver, chunk, around| {
+            receiver.next(chunk, around)
+        });
     }
 
     /// Has a segment admitted that begins with `front`. Returns what is lacking.
     pub(crate) fn admit(&mut self, receiver: &mut Receiver<Vec<u8>>, front: &[u8]) -> Lack {
-        self.feed(receiver, None::<&Piece<'_>>, |receiver, _, now| {
-            receiver.admit(front, now)
-        });
+        if receiver.is_patient() {
+            self.feed(receiver, None::<&Piece<'_>>, |receiver, _, around| {
+                receiver.admit(front, around)
+            });
+        }
         receiver.lacks()
     }
 
@@ -196,27 +208,29 @@ impl Around {
         &mut self,
         receiver: &mut Receiver<Vec<u8>>,
         chunk: Option<&C>,
-        next: impl Fn(&mut Receiver<Vec<u8>>, Option<&C>, &Conditions) -> Step,
+        next: impl Fn(&mut Receiver<Vec<u8>>, Option<&C>, &Self) -> Step,
     ) {
         loop {
-            let done: Result<(), Failure> = match next(receiver, chunk, &self.now()) {
+            let done: Result<(), Failure> = match next(receiver, chunk, self) {
                 Step::Pause => return,
                 Step::Receive => self.take_recv().map(|recv| receiver.give(recv)),
-                Step::Place(target) => {
+                Step::Place => {
+                    let target = receiver.target();
                     let mut payload = receiver.payload(chunk);
                     payload.count_piece();
                     let octets = octets(&payload);
                     self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
                     self.place(target, octets).map_err(Failure::from)
                 }
-                Step::Train(target) => {
+                Step::Train => {
+                    let target = receiver.target();
                     let mut train = receiver.train(chunk).expect("a chunk");
                     let placed = self.place_train(target, &mut train);
                     let taken = train.end();
                     receiver.took(&taken, placed.is_ok());
                     Ok(())
                 }
-                Step::Complete(received) => self.complete_recv(&received),
+                Step::Complete => self.complete_recv(receiver.received()),
                 Step::Response(asked) => {
                     let read = self.outbound().answered(asked);
                     read.map(|read| receiver.responds(read))
@@ -227,9 +241,11 @@ impl Around {
                     receiver.set_quiet(self.quiet);
                     Ok(())
                 }
-                Step::Request(request) => self.request_received(request).map_err(Failure::from),
-                Step::Failed(blame) => {
-                    let told = self.blame(blame);
+                Step::Request => receiver
+                    .request()
+                    .and_then(|request| self.request_received(request).map_err(Failure::from)),
+                Step::Failed => {
+                    let told = self.blame(receiver.blame());
                     self.fail(receiver.failure(told));
                     Ok(())
                 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the caller of a [`Receiver`] asks and answers while it does a [`Step`], and how a stream ends.
+//! What the caller of a [`Receiver`] asks and answers while it does a [`Step`], and how a stream
+//! ends.
+//!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
@@ -14,9 +16,11 @@ use super::{
     shorter,
     step::{
         Blame,
+        Received,
         Recv,
         Step, //
     },
+    Failed,
     Receiver, //
 };
 use crate::{
@@ -35,6 +39,7 @@ use crate::{
             Fault, //
         },
         reads::{
+            Inbound,
             OutboundRead,
             Responding, //
         },
@@ -83,6 +88,19 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
+    /// For [`Step::Place`] and [`Step::Train`]: returns where the payload, or the first one,
+    /// belongs.
+    #[inline]
+    pub(crate) fn target(&self) -> Target {
+        self.target
+    }
+
+    /// For [`Step::Complete`]: returns what completes the receive.
+    #[inline]
+    pub(crate) fn received(&self) -> &Received {
+        &self.received
+    }
+
     /// For [`Step::Place`]: returns the payload to be placed.
     #[inline]
     pub(crate) fn payload<'a, C>(&'a mut self, chunk: Option<&'a C>) -> Payload<'a, C> {
@@ -97,7 +115,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
         Payload {
             source: source(self.fpdu.as_ref(), &self.deframer, chunk),
-            at: self.payload.at,
+            // CAST: a header's length.
+            at: self.payload.at as usize,
             len: self.payload.len,
             budget,
         }
@@ -107,9 +126,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     #[inline]
     pub(crate) fn train<'a, C: Chunk>(&'a mut self, chunk: Option<&'a C>) -> Option<Train<'a, C>> {
         let (run, budget) = (self.rx.run_on()?, &mut self.budget);
-        let has_crc = self.crc && !C::IS_HANDED_OVER;
         let (at, room) = (self.used.0, self.payload.len);
-        Some(Train::new(chunk?, at, run, room, budget, has_crc))
+        Some(Train::new(chunk?, at, run, room, budget, self.crc))
     }
 
     /// For [`Step::Train`]: tells what was taken in, and whether the payload of the last FPDU could
@@ -156,6 +174,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.responding = Some(Responding::new(read));
     }
 
+    /// For [`Step::Request`]: returns the request.
+    pub(crate) fn request(&mut self) -> Result<Inbound, Failure> {
+        let request = self.request.take();
+        request.ok_or_else(|| Failure::defect("nothing is asked for"))
+    }
+
     /// For [`Step::Quiet`]: tells whether nobody uses the memory of the invalidated region.
     pub(crate) fn set_quiet(&mut self, is_quiet: bool) {
         let Rest::Invalidated(pending) = self.rest else {
@@ -170,7 +194,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// For [`Step::Ulpdu`]: returns how the ULPDU at hand begins. Fails if the chunk is another one.
+    /// For [`Step::Ulpdu`]: returns how the ULPDU at hand begins. Fails if the chunk is another
+    /// one.
     pub(crate) fn head<C: Chunk>(&self, chunk: Option<&C>) -> Result<Head, Failure> {
         let mut octets = [0; HEAD_LEN];
         let ulpdu_len = self.fpdu.map_or(0, |fpdu| fpdu.ulpdu_len);
@@ -185,20 +210,25 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// depends on whose memory it is.
     pub(crate) fn refuse(&mut self, why: Failure) {
         self.failure = Some(match self.rest {
-            Rest::Sent(_) => {
+            Rest::Sent { .. } => {
                 self.blame_recv(Fault::LocalProtection);
                 TermError::LocalCatastrophic.into()
             }
-            Rest::Responded { .. } | Rest::Invalidated(Pending::Read(_)) => {
+            Rest::Responded { .. } | Rest::Invalidated(Pending::Read) => {
                 self.blame_request();
                 TermError::LocalCatastrophic.into()
             }
-            Rest::Invalidated(Pending::Receive(_)) => {
+            Rest::Invalidated(Pending::Receive) => {
                 self.blame_recv(Fault::RemoteInvalid);
                 why
             }
             _ => why,
         });
+    }
+
+    /// For [`Step::Failed`]: returns whose completion is to tell of it.
+    pub(crate) fn blame(&mut self) -> Blame {
+        core::mem::take(&mut self.blame)
     }
 
     /// For [`Step::Failed`]: returns why the stream ends. `told` says whether a completion, that of
@@ -225,9 +255,17 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
+    /// Has the stream end, for `why`.
+    #[cold]
+    pub(super) fn fails(&mut self, why: Failure) -> Failed {
+        self.failure = Some(why);
+        Failed
+    }
+
     /// Ends the stream, and quotes the FPDU at hand.
     #[cold]
-    pub(super) fn end<C: Chunk>(&mut self, chunk: Option<&C>, failure: Failure) -> Step {
+    pub(super) fn end<C: Chunk>(&mut self, chunk: Option<&C>) -> Step {
+        let failure = self.failure(false);
         let failure = match self.fpdu.and_then(|_| self.head(chunk).ok()) {
             Some(head) => self.quoted(failure, head.octets(), head.ulpdu_len),
             None => failure,
@@ -250,7 +288,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     pub(super) fn fail(&mut self, failure: Failure) -> Step {
         self.stopped = true;
         self.failure = Some(failure);
-        Step::Failed(core::mem::take(&mut self.blame))
+        Step::Failed
     }
 }
 

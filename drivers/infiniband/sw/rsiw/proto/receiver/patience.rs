@@ -110,13 +110,19 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.patience.pause()
     }
 
+    /// Returns whether a Send may wait for a receive: only then [`Receiver::admit`] is needed.
+    #[inline]
+    pub(crate) fn is_patient(&self) -> bool {
+        self.patience.is_granted()
+    }
+
     /// Returns what is to be done before the other end of the connection, on this host, may hand
     /// over a segment: [`Step::Receive`], [`Step::Failed`], or [`Step::Pause`] if nothing is. Then
     /// it may, if [`Receiver::lacks`] says that nothing is lacking. `front` are MPA's length field
     /// and the headers of the segment. All that the peer wrote to TCP before has to be taken in
     /// already.
     #[inline]
-    pub(crate) fn admit(&mut self, front: &[u8], now: &Conditions) -> Step {
+    pub(crate) fn admit(&mut self, front: &[u8], now: &impl Conditions) -> Step {
         let Some((len, head)) = front.split_first_chunk::<LEN_FIELD>() else {
             return Step::Pause;
         };
@@ -141,11 +147,11 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// message that takes a receive, and may wait for one. The segment has `ulpdu_len` octets and
     /// begins with `head`.
     #[inline(never)]
-    pub(super) fn looks(&mut self, head: &[u8], ulpdu_len: u16, now: &Conditions) -> bool {
-        let looks = now.arrival == Arrival::Take
+    pub(super) fn looks(&mut self, head: &[u8], ulpdu_len: u16, now: &impl Conditions) -> bool {
+        let looks = now.arrival() == Arrival::Take
             && self.recv.is_none()
             && !self.patience.is_over
-            && self.rx.takes_recv(head, ulpdu_len, &now.rights);
+            && self.rx.takes_recv(head, ulpdu_len, &now.rights());
         if looks {
             self.rest = Rest::Look;
         }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What remains to be done of the segment that a receiver has at hand, and where its FPDU lies. Softirq
-//! or process context, under the receive lock.
+//! What remains to be done of the segment that a receiver has at hand, and where its FPDU lies.
+//!
+//! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
 use super::step::{
     Extra,
-    Received,
     Step, //
 };
 use crate::{
     proto::{
         deframer::Fpdu,
-        order::Token,
         rx::Target, //
     },
     wire::{
@@ -47,7 +46,7 @@ pub(super) enum Lies {
 /// A payload in the FPDU at hand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    pub(super) at: usize,
+    pub(super) at: u32,
     pub(super) len: u32,
 }
 
@@ -71,8 +70,8 @@ pub(super) struct End {
 /// What completes once nobody uses an invalidated region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
-    Receive(Received),
-    Read(Token),
+    Receive,
+    Read,
 }
 
 /// What remains to be done of the segment at hand.
@@ -95,7 +94,9 @@ pub(super) enum Rest {
     Send(Part),
     /// The payload of a Send is being placed. With `Some` it is the last, and the receive is
     /// completed next.
-    Sent(Option<Received>),
+    Sent {
+        last: bool,
+    },
     Response {
         stag: Stag,
         to: TaggedOffset,

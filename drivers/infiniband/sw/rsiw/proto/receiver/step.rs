@@ -9,14 +9,8 @@ use crate::{
     proto::{
         failure::Fault,
         order::Token,
-        reads::{
-            Inbound, //
-            ResponseTo,
-        },
-        rx::{
-            Rights,
-            Target, //
-        },
+        reads::ResponseTo,
+        rx::Rights,
         state::Arrival, //
     },
     wire::{
@@ -28,13 +22,16 @@ use crate::{
     },
 };
 
-/// How the queue pair stands. As that may change at any moment, it is asked for again for each step.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Conditions {
-    pub(crate) arrival: Arrival,
-    pub(crate) rights: Rights,
-    /// Whether each ULPDU is traced.
-    pub(crate) traces: bool,
+/// How the queue pair stands. As that may change at any moment, it is asked for each FPDU.
+pub(crate) trait Conditions {
+    /// Returns what is to be done with a segment that arrives.
+    fn arrival(&self) -> Arrival;
+
+    /// Returns what the peer may do.
+    fn rights(&self) -> Rights;
+
+    /// Returns whether each ULPDU is traced.
+    fn traces(&self) -> bool;
 }
 
 /// What the caller does next. If a step cannot be done, the caller says so by [`Receiver::refuse`];
@@ -59,27 +56,32 @@ pub(crate) enum Step {
     Ulpdu,
     /// The first segment has passed the protocol's checks.
     FirstSegment,
-    /// Take the oldest receive, keep the names of its memory for [`Target::Receive`], and give it
+    /// Take the oldest receive, keep the names of its memory for placing, and give it
     /// to [`Receiver::give`].
     ///
     /// [`Receiver::give`]: super::Receiver::give
     Receive,
-    /// Place [`Receiver::payload`], which is not empty, and for which a receive has room. To be
-    /// refused if that is not allowed (then nothing has been placed), or if the memory is not
-    /// there. If it is an access of the peer, the peer is told the error.
+    /// Place [`Receiver::payload`], which is not empty, and for which a receive has room, at
+    /// [`Receiver::target`]. To be refused if that is not allowed (then nothing has been placed),
+    /// or if the memory is not there. If it is an access of the peer, the peer is told the error.
     ///
     /// [`Receiver::payload`]: super::Receiver::payload
-    Place(Target),
-    /// Place the payloads of [`Receiver::train`], the first of which belongs at this target: as
-    /// many as one look-up of the memory allows. If it allows none, place none: the first segment
-    /// is then taken in by itself, which shows why. Then tell [`Receiver::took`].
+    /// [`Receiver::target`]: super::Receiver::target
+    Place,
+    /// Place the payloads of [`Receiver::train`], the first of which belongs at
+    /// [`Receiver::target`]: as many as one look-up of the memory allows. If it allows none, place
+    /// none: the first segment is then taken in by itself, which shows why. Then tell
+    /// [`Receiver::took`].
     ///
+    /// [`Receiver::target`]: super::Receiver::target
     /// [`Receiver::train`]: super::Receiver::train
     /// [`Receiver::took`]: super::Receiver::took
-    Train(Target),
-    /// Complete a receive. To be refused if the completion queue is full, which ends the stream
-    /// (V-CQ-7).
-    Complete(Received),
+    Train,
+    /// Complete a receive with [`Receiver::received`]. To be refused if the completion queue is
+    /// full, which ends the stream (V-CQ-7).
+    ///
+    /// [`Receiver::received`]: super::Receiver::received
+    Complete,
     /// Give the request that a response answers to [`Receiver::responds`].
     ///
     /// [`Receiver::responds`]: super::Receiver::responds
@@ -94,18 +96,21 @@ pub(crate) enum Step {
     ///
     /// [`Receiver::set_quiet`]: super::Receiver::set_quiet
     Quiet,
-    /// Queue a Read or Atomic Operation of the peer. To be refused if there is no room for it, or
-    /// if the peer may not read or change that memory.
-    Request(Inbound),
+    /// Queue [`Receiver::request`], a Read or Atomic Operation of the peer. To be refused if there
+    /// is no room for it, or if the peer may not read or change that memory.
+    ///
+    /// [`Receiver::request`]: super::Receiver::request
+    Request,
     /// Data came in although this side is closing.
     DataInClosing,
     /// The peer has ended the stream: see `proto::rx::Action::Terminate`.
     Terminated { code: u16, read: Option<Msn> },
-    /// The stream must end. First complete in error what is to blame, then take the cause by
-    /// [`Receiver::failure`].
+    /// The stream must end. First complete in error what is to blame ([`Receiver::blame`]), then
+    /// take the cause by [`Receiver::failure`].
     ///
+    /// [`Receiver::blame`]: super::Receiver::blame
     /// [`Receiver::failure`]: super::Receiver::failure
-    Failed(Blame),
+    Failed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,4 +161,14 @@ pub(crate) struct Received {
     pub(crate) len: u32,
     pub(crate) solicited: bool,
     pub(crate) extra: Extra,
+}
+
+impl Received {
+    /// Of no receive.
+    pub(super) const NONE: Self = Self {
+        id: 0,
+        len: 0,
+        solicited: false,
+        extra: Extra::Nothing,
+    };
 }
