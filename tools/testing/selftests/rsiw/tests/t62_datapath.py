@@ -23,8 +23,8 @@ NO_PAGE = {"alloc_pages_noprof": 0}
 # What TCP itself asks for when it takes data.
 NO_BUFFER = {"tcp_stream_alloc_skb": 0}
 
-# Called for each segment, each end of a request, and once for what TCP has.
-FPDU = r"5proto8receiver.*8Receiver.*E4fpdu[^.]*$"
+# Called for each FPDU, each end of a request, and once for what TCP has.
+FPDU = r"5proto8receiver.*8Receiver.*E6finish[^.]*$"
 END = r"2qp8complete.*13complete_work$"
 WORK = r"2qp4work.*(WorkItem3run|3act)$"
 BATCH = r"rsiw_helper_tx_pages_alloc$"
