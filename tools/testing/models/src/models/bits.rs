@@ -40,11 +40,8 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
-        from: "    fn request_received(",
-        lines: &[
-            "self.qp.inbound.lock().push(request)?;",
-            "self.wakes.urge();",
-        ],
+        from: "    fn queue_inbound(",
+        lines: &["self.inbound.lock().push(request)?;", "wakes.urge();"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/tx.rs",

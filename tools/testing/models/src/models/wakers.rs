@@ -63,25 +63,25 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/shared.rs",
-        from: "    pub(super) fn fpdu_received(",
+        from: "    pub(super) fn set_heard(",
+        lines: &["self.heard.store(1, Release);"],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
+        from: "    fn do_rarely<",
         lines: &[
-            "let is_first = self.heard.load(Relaxed) == 0;",
-            "self.heard.store(1, Release);",
+            "Step::Heard => {",
+            "shared.flags.set_heard();",
+            "wakes.urge();",
         ],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
-        from: "    fn fpdu_received(",
-        lines: &["if self.qp.flags.fpdu_received() {", "self.wakes.urge();"],
-    },
-    Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
-        from: "    fn read_done(",
+        from: "    fn end_read(",
         lines: &[
-            "let resumes = self.qp.read_done(token);",
+            "let resumes = self.read_done(token);",
             "} else if resumes {",
-            "self.qp.who(Reason::Left)",
-            "self.wakes.clone().wake(actor);",
+            "wakes.clone().wake(self.who(Reason::Left));",
         ],
     },
     Copied {
