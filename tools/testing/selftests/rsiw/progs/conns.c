@@ -251,8 +251,7 @@ static const struct opt options[] = {
 	{ "ordered", "", "the server is told of requests in the order of the calls",
 	  .flag = &ordered },
 	{ "hold", "",
-	  "says HOLDING when the first of them are up and have sent, and "
-	  "keeps them until it is killed",
+	  "says HOLDING when the first are up and have sent, and keeps them until killed",
 	  .flag = &hold },
 	{ }
 };

@@ -409,8 +409,7 @@ static void run(void)
 
 static const struct opt options[] = {
 	{ "big", "MIB",
-	  "also messages of this size and 4 GiB - 1 (0), "
-	  "which takes 5 GiB of memory",
+	  "also messages of this size and 4 GiB - 1 (0), which takes 5 GiB of memory",
 	  .num = &big, .max = 4095 },
 	{ }
 };

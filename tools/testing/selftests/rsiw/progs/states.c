@@ -479,8 +479,7 @@ static void run(void)
 
 static const struct opt options[] = {
 	{ "direct", "",
-	  "what is sent is answered though the path is cut: leave out "
-	  "what needs a Read without an answer",
+	  "what is sent is answered though the path is cut: no Reads without an answer",
 	  .flag = &is_direct },
 	{ }
 };

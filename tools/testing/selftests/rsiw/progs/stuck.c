@@ -85,8 +85,7 @@ static void run(void)
 
 static const struct opt options[] = {
 	{ "in", "WHAT",
-	  "connect: while it sets up a connection "
-	  "send: while it sends",
+	  "connect: while it sets up a connection; send: while it sends",
 	  .str = &what },
 	{ }
 };
