@@ -60,8 +60,8 @@ use super::{
     reads::{
         Inbound,
         InboundRead,
-        Responding, //
-        ResponseTo,
+        Responding,
+        ResponseTo, //
     },
     rx::{
         is_enough,
@@ -278,7 +278,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Err(Failed);
         }
         match self.rest {
-            Rest::Nothing | Rest::Train(_) => self.next_fpdu(chunk, now),
+            Rest::Nothing | Rest::Train => self.next_fpdu(chunk, now),
             Rest::Ulpdu | Rest::Look => {
                 let head = self.head(chunk).map_err(|why| self.fails(why))?;
                 self.ulpdu(head.octets(), head.ulpdu_len, now)
@@ -298,7 +298,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Does the same for what comes at most once in a message.
+    /// Goes on with responses, with invalidations, and with what takes one step only.
     #[inline(never)]
     fn advance_rarely(&mut self) -> Advance {
         Ok(Some(match self.rest {
@@ -347,7 +347,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// Looks for the next FPDU.
     #[inline(always)]
     fn next_fpdu<C: Chunk>(&mut self, chunk: Option<&C>, now: &impl Conditions) -> Advance {
-        let is_alone = matches!(self.rest, Rest::Train(_));
+        let is_alone = matches!(self.rest, Rest::Train);
         self.rest = Rest::Nothing;
         self.fpdu = None;
         // An FPDU that was begun is finished: once all of it is in our buffer, the socket may have
@@ -387,11 +387,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             Err(why) => return Err(self.fails(why)),
         };
         let left = chunk.left(at);
-        if !is_alone && fpdu.len <= left {
-            if let Some(target) = self.begin_train(&fpdu.front, now) {
-                self.target = target;
-                return Ok(Some(Step::Train));
-            }
+        if !is_alone && fpdu.len <= left && self.begin_train(&fpdu.front, now).is_some() {
+            return Ok(Some(Step::Train));
         }
         self.budget.fpdu();
         let is_checked = self.patience.take_checked() || !self.crc;
@@ -455,9 +452,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Begins a train if the FPDU that begins with `front` continues the message of the FPDU
-    /// before. Returns where its payload belongs.
+    /// before.
     #[inline]
-    fn begin_train(&mut self, front: &[u8; FPDU_FRONT], now: &impl Conditions) -> Option<Target> {
+    fn begin_train(&mut self, front: &[u8; FPDU_FRONT], now: &impl Conditions) -> Option<()> {
         self.rx.run_on().filter(|run| run.is_next(front))?;
         let run = self.rx.run(&now.rights())?;
         if now.arrival() != Arrival::Take {
@@ -480,9 +477,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         if room < least.into() {
             return None;
         }
-        self.payload.len = room;
-        self.rest = Rest::Train(target);
-        Some(target)
+        (self.target, self.payload.len) = (target, room);
+        self.rest = Rest::Train;
+        Some(())
     }
 
     /// Takes in an ULPDU that begins with `head`, unless it has to wait for a receive.

@@ -214,7 +214,7 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Does a step that no Send and no Write needs more than once.
+    /// Does a step that most Sends and Writes do not need.
     #[inline(never)]
     fn do_rarely<C: Chunk>(&mut self, chunk: Option<&C>, step: Step) -> Result<(), Failure> {
         let (shared, wakes) = (self.shared, self.wakes);

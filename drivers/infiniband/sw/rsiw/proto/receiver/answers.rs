@@ -59,7 +59,7 @@ use crate::{
 };
 use core::ops::DerefMut;
 
-/// The first octets of an ULPDU, as many as [`Rx::segment`] needs.
+/// The first octets of an ULPDU, as many as `Rx::segment` needs.
 #[derive(Debug)]
 pub(crate) struct Head {
     octets: [u8; HEAD_LEN],
@@ -134,12 +134,10 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// be placed.
     #[inline]
     pub(crate) fn took(&mut self, taken: &Taken, is_placed: bool) {
-        let Rest::Train(target) = self.rest else {
-            return;
-        };
         if taken.fpdus == 0 {
             return;
         }
+        let target = self.target;
         self.rest = Rest::Nothing;
         self.used += taken.octets;
         self.rx.went_on(taken.payload);
@@ -271,7 +269,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             None => failure,
         };
         match self.rest {
-            Rest::Nothing | Rest::Train(_) => {}
+            Rest::Nothing | Rest::Train => {}
             _ => self.finish(),
         }
         self.fail(failure)

@@ -10,10 +10,7 @@ use super::step::{
     Step, //
 };
 use crate::{
-    proto::{
-        deframer::Fpdu,
-        rx::Target, //
-    },
+    proto::deframer::Fpdu,
     wire::{
         atomic::AtomicResponse,
         ddp::{
@@ -81,7 +78,7 @@ pub(super) enum Rest {
     Nothing,
     /// The next FPDU, and those behind it that continue its message, are being placed. If none of
     /// them was placed, the next one is taken in by itself.
-    Train(Target),
+    Train,
     /// All of it: only the CRC was checked.
     Ulpdu,
     /// All of it, but first a receive is looked for. If there is none, the segment may wait.
@@ -92,8 +89,7 @@ pub(super) enum Rest {
     /// The payload of a Write is being placed.
     Written,
     Send(Part),
-    /// The payload of a Send is being placed. With `Some` it is the last, and the receive is
-    /// completed next.
+    /// The payload of a Send is being placed. If it is the last one, the receive is completed next.
     Sent {
         last: bool,
     },
