@@ -9,18 +9,16 @@
 //! as the kernel crate has no `kernel::rdma`, each driver compiles `ffi/` into it: see `Kbuild`.
 //!
 //! The next steps are queue pairs ([`Driver::create_qp`]: requests arrive as `wr::SendChain`,
-//! completions leave as `wc::Wc`) and connections ([`Driver::connect`]): see `verbs.rs` of rsiw.
+//! completions leave as `wr::Wc`) and connections ([`Driver::connect`]): see `verbs.rs` of rsiw.
 
 /// `ffi/rdma`, and the modules of `ffi/` that it uses.
 #[allow(dead_code, unused_imports, reason = "each driver uses a part of it")]
 #[path = "../../drivers/infiniband/sw/rsiw/ffi"]
 mod ffi {
     mod hash;
-    mod keys;
     pub(crate) mod mm;
     pub(crate) mod module;
     pub(crate) mod net;
-    mod opaque;
     mod raw;
     pub(crate) mod rdma;
     pub(crate) mod sync;

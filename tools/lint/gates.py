@@ -22,10 +22,8 @@ MAX_LINES = 800
 MIN_LINES = 60
 SHORT = {
     "ffi/hash.rs": "three functions of the kernel's library that belong to nothing else here",
-    "ffi/opaque.rs": "names that the generated bindings include",
     "ffi/rsiw/params.rs": "the parameters, as the rest of the driver reads them",
     "ffi/rsiw/uapi.rs": "the header of the ABI, for the comparison with it",
-    "ffi/sync/cell.rs": "one type, in the shape in which the kernel crate could have it",
     "mr/permute.rs": "pure, and tested by itself",
     "proto/tuning.rs": "the numbers that an engineer may adjust, for all of the protocol",
     "wire/tls.rs": "one format",

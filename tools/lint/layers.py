@@ -22,7 +22,6 @@ LAYERS = (
     ("cm",),
     ("qp",),
     ("srq",),
-    ("pd",),
     ("device",),
     ("cq", "mr"),
     ("queue",),

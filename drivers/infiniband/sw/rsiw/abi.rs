@@ -27,12 +27,12 @@ use crate::{
     },
     proto::{
         failure::Fault,
-        order::Status,
         request::{
             operations,
             Operation,
             OperationType, //
         },
+        sends::Status, //
     },
     wire::{
         atomic::AtomicOperation,

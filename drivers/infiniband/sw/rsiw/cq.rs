@@ -10,15 +10,16 @@
 
 mod kernel;
 mod user;
-mod vector;
 
 use self::{
-    kernel::KernelRing,
+    kernel::{
+        KernelRing,
+        Vector, //
+    },
     user::{
         Moved,
         UserRing, //
     },
-    vector::Vector, //
 };
 use crate::{
     abi::{
@@ -36,10 +37,12 @@ use crate::{
                 CqHandle,
                 QpHandle, //
             },
-            mmap::MmapEntry,
             stats::Details,
-            udata::Udata,
-            wc::WcRoom, //
+            udata::{
+                MmapEntry,
+                Udata, //
+            },
+            wr::WcRoom, //
         },
         rsiw::{
             queues::Queues,
@@ -57,10 +60,9 @@ use crate::{
             Cause,
             Fault, //
         },
-        names::Name,
-        order::Status,
         receiver::Extra,
-        request::OperationType, //
+        request::OperationType,
+        sends::Status, //
     },
     queue::{
         posted::Slots,
@@ -489,7 +491,7 @@ impl Drop for Spare {
 
 impl Completion {
     /// Returns what a trace event shows.
-    fn fields(&self) -> (u32, u64, Name, Name, u32, u32) {
+    fn fields(&self) -> (u32, u64, &'static CStr, &'static CStr, u32, u32) {
         let (operation, status) = (self.operation.name(), self.status.name());
         (
             self.qp.0,

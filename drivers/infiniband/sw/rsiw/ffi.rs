@@ -12,11 +12,9 @@
 
 pub(crate) mod debugfs;
 pub(crate) mod hash;
-pub(crate) mod keys;
 pub(crate) mod mm;
 pub(crate) mod module;
 pub(crate) mod net;
-mod opaque;
 pub(crate) mod ratelimit;
 mod raw;
 pub(crate) mod rdma;

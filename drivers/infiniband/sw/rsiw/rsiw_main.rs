@@ -4,7 +4,7 @@
 //!
 //! Layers: `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe code), which knows
 //! nothing of these. Above them, each using only those before it: `abi`, `counts`, `limits`,
-//! `log`, `notes`, `tuning`, `watched`; `queue`; `cq`, `mr`; `device`; `pd`; `srq`; `qp`; `cm`;
+//! `log`, `notes`, `tuning`, `watched`; `queue`; `cq`, `mr`; `device`; `srq`; `qp`; `cm`;
 //! `rnic`; `verbs` (what the RDMA core calls); `link` (what makes and removes devices).
 
 // With an older kernel, see compat/compat.mk.
@@ -25,7 +25,6 @@ mod link;
 mod log;
 mod mr;
 mod notes;
-mod pd;
 mod proto;
 mod qp;
 mod queue;

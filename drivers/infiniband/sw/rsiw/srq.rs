@@ -18,6 +18,7 @@ use crate::{
         CreateSrqResp,
         Rings, //
     },
+    device::Pd,
     ffi::{
         mm::ring::SharedRing,
         rdma::{
@@ -27,9 +28,11 @@ use crate::{
                 SrqInit, //
             },
             handle::SrqHandle,
-            mmap::MmapEntry,
             stats::Details,
-            udata::Udata,
+            udata::{
+                MmapEntry,
+                Udata, //
+            },
             wr::RecvChain, //
         },
         task::memory_for, //
@@ -40,7 +43,6 @@ use crate::{
         MAX_SRQ_WR, //
     },
     mr::PdId,
-    pd::Pd,
     proto::receiver::Recv,
     queue::{
         posted::Slots,

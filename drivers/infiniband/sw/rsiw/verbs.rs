@@ -23,6 +23,10 @@ use crate::{
         Cq,
         Kind, //
     },
+    device::{
+        Pd,
+        Ucontext, //
+    },
     ffi::{
         rdma::{
             attr::{
@@ -62,10 +66,10 @@ use crate::{
             },
             stats::Details,
             udata::Udata,
-            wc::WcRoom,
             wr::{
                 RecvChain,
-                SendChain, //
+                SendChain,
+                WcRoom, //
             },
         },
         rsiw::methods::{
@@ -81,10 +85,6 @@ use crate::{
         Mr,
         PdId,
         MAX_FAST_REG, //
-    },
-    pd::{
-        Pd,
-        Ucontext, //
     },
     proto::counters::Counter,
     qp::{

@@ -152,7 +152,7 @@ const WITHOUT: &[Without] = &[
     without("ffi/rdma/kmr.rs", "self.released.xchg(true, Full)", ONCE),
     without("ffi/rdma/umem.rs", "self.released.xchg(true, Full)", ONCE),
     without(
-        "ffi/rdma/mmap.rs",
+        "ffi/rdma/udata.rs",
         "self.entry.xchg(",
         "lets one caller have the entry",
     ),

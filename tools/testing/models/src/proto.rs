@@ -7,16 +7,8 @@
 pub(crate) mod drain;
 
 #[allow(dead_code)]
-#[path = "../../../../drivers/infiniband/sw/rsiw/proto/growing.rs"]
-pub(crate) mod growing;
-
-#[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/sw/rsiw/proto/notes.rs"]
 pub(crate) mod notes;
-
-#[allow(dead_code)]
-#[path = "../../../../drivers/infiniband/sw/rsiw/proto/order.rs"]
-pub(crate) mod order;
 
 #[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/sw/rsiw/proto/ring.rs"]

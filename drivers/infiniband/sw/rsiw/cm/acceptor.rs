@@ -36,7 +36,7 @@ use super::{
 use crate::{
     device::Device,
     ffi::{
-        mm::scope::{
+        mm::{
             NoIo,
             Payer, //
         },

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     device::Device,
     ffi::{
-        mm::scope::Payer,
+        mm::Payer,
         net::{
             tls::Handshake,
             Callbacks,
@@ -62,7 +62,6 @@ use crate::{
             StreamEnd, //
         },
         crowd::Source,
-        names::Name,
         notes::{
             EndpointNote,
             Noted,
@@ -239,7 +238,7 @@ struct Visible {
     cm_id: Option<ARef<CmId>>,
     /// The identifier by which the consumer knows, or has known, the connection.
     consumer: Option<ConsumerId>,
-    phase: Name,
+    phase: &'static CStr,
 }
 
 /// The endpoints of a device, and what they have in common.
@@ -369,7 +368,7 @@ impl Endpoint {
     }
 
     /// Publishes the phase of the connection. Under the mutex.
-    pub(super) fn show_phase(&self, phase: Name) {
+    pub(super) fn show_phase(&self, phase: &'static CStr) {
         self.shown.lock().phase = phase;
     }
 

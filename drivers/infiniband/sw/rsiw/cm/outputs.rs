@@ -57,7 +57,7 @@ use crate::{
         tx, //
     },
     wire::{
-        marker::Markers,
+        fpdu::Markers,
         mpa,
         terminate::{
             TermError,

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     ffi::{
-        mm::scope::Payer,
+        mm::Payer,
         net::{
             tls::Side,
             Callbacks,

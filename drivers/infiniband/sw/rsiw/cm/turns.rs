@@ -20,7 +20,7 @@
 use super::registry::Entry;
 use crate::{
     ffi::{
-        mm::scope::NoIo,
+        mm::NoIo,
         rsiw::queues::Queues, //
     },
     proto::drain::drain, //

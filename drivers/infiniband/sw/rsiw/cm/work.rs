@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     ffi::{
-        mm::scope::NoIo,
+        mm::NoIo,
         net::{
             tls::Side,
             TcpSocket,

@@ -9,15 +9,19 @@
 //!   into such pieces, too.
 //! - [`ring::SharedMemory`] is memory of the driver that a process maps; [`ring`] is typed access
 //!   to queues there, by copy, with indices that cannot lead outside.
-//! - [`scope::NoIo`] keeps allocations of a thread from starting input and output.
-//! - [`scope::Payer`] is the memory cgroup that pays for what a work item allocates.
+//! - [`NoIo`] is a scope in which allocations of the thread start no input or output. Whoever moves
+//!   data for a file system or a block device must not wait for it to write pages back: the writing
+//!   may wait for that data.
+//! - [`Payer`] is the memory cgroup that memory is charged to. What is allocated with
+//!   `__GFP_ACCOUNT` is charged to the group of the thread. A work item runs in a thread of the
+//!   kernel, which has none, so that whoever queues it has to be remembered.
 //!
 //! # Lifetimes and context
 //!
 //! A piece borrows from what has the memory pinned, which is guarded by a gate
 //! ([`gate`](crate::ffi::sync::gate)). Shared memory is freed with the last reference in the
 //! kernel; a process that still maps its pages keeps them. Any context, but making shared
-//! memory sleeps.
+//! memory sleeps, and scopes are those of a process context.
 //!
 //! # What it does not do
 //!
@@ -27,7 +31,7 @@
 //! # Examples
 //!
 //! ```
-//! use crate::ffi::mm::{page::PageSlice, scope::NoIo};
+//! use crate::ffi::mm::{page::PageSlice, NoIo};
 //! use kernel::prelude::*;
 //!
 //! /// Copies the first octets of `piece` out, for a consumer that may be a file system.
@@ -38,8 +42,111 @@
 //!     Ok(octets)
 //! }
 //! ```
+//!
+//! C headers: [`include/linux/memcontrol.h`](srctree/include/linux/memcontrol.h),
+//! [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
 
 pub(crate) mod movable;
 pub(crate) mod page;
 pub(crate) mod ring;
-pub(crate) mod scope;
+
+use super::raw::{
+    b,
+    h, //
+};
+use kernel::types::NotThreadSafe;
+
+/// A scope in which no allocation of this thread, whatever its flags, starts input or output.
+///
+/// # Invariants
+///
+/// `before` is what the thread's flags say of this outside the scope.
+pub(crate) struct NoIo {
+    before: u32,
+    _thread: NotThreadSafe,
+}
+
+impl NoIo {
+    /// Begins the scope. Scopes of one thread nest.
+    pub(crate) fn enter() -> Self {
+        // INVARIANT: the call returns the flags as they were.
+        Self {
+            // SAFETY: changes flags of the calling thread only.
+            before: unsafe { h::memalloc_noio_save() },
+            _thread: NotThreadSafe,
+        }
+    }
+}
+
+impl Drop for NoIo {
+    fn drop(&mut self) {
+        // SAFETY: the same thread, and the flags as they were, by the invariant.
+        unsafe { h::memalloc_noio_restore(self.before) };
+    }
+}
+
+/// A memory cgroup, or nobody.
+///
+/// # Invariants
+///
+/// Null, or a group of which this value owns a reference.
+pub(crate) struct Payer(*mut b::mem_cgroup);
+
+// SAFETY: the reference may be used and given back by any thread, and in any context.
+unsafe impl Send for Payer {}
+// SAFETY: only the address is looked at, and the reference counted.
+unsafe impl Sync for Payer {}
+
+impl Payer {
+    /// Returns the group of the calling process; nobody in a thread of the kernel. Within
+    /// [`Payer::pays`] it is who pays. Process context.
+    pub(crate) fn of_caller() -> Self {
+        // INVARIANT: the call has taken the reference.
+        //
+        // SAFETY: looks at the calling thread.
+        Self(unsafe { h::memcg_of_caller() })
+    }
+
+    /// Returns nobody, who pays for what consumers in the kernel need, whichever process their
+    /// threads work for at the moment.
+    pub(crate) fn nobody() -> Self {
+        // INVARIANT: null, or the root group, which is always there and not counted.
+        //
+        // SAFETY: reads an address.
+        Self(unsafe { h::memcg_of_nobody() })
+    }
+
+    /// Calls `f`, in which this group pays for what the thread allocates with `__GFP_ACCOUNT`. Calls
+    /// nest. The thread waits until there is memory of a group at its limit, so nothing that others
+    /// wait for belongs in `f`.
+    #[inline]
+    pub(crate) fn pays<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: the group stays as long as this value, which is borrowed until the end of the
+        // call; who paid before is put back then, by the same thread in the same context.
+        let before = unsafe { h::memcg_pays(self.0) };
+        let result = f();
+        // SAFETY: what the first call returned is still there: whoever set it waits for this call.
+        unsafe { h::memcg_pays(before) };
+        result
+    }
+
+    pub(in crate::ffi) fn as_ptr(&self) -> *mut b::mem_cgroup {
+        self.0
+    }
+}
+
+impl Clone for Payer {
+    fn clone(&self) -> Self {
+        // SAFETY: the group is live by the type invariants.
+        unsafe { h::memcg_get(self.0) };
+        // INVARIANT: just taken.
+        Self(self.0)
+    }
+}
+
+impl Drop for Payer {
+    fn drop(&mut self) {
+        // SAFETY: the reference is owned by the type invariants.
+        unsafe { h::memcg_put(self.0) };
+    }
+}

@@ -11,9 +11,9 @@
 //! |-----|--------|
 //! | making, finding and removing devices; `rdma link add` | [`device`] |
 //! | attributes of devices, ports and queues | [`attr`] |
-//! | calls of processes: their private parts, and rings that they map | [`udata`], [`mmap`] |
+//! | calls of processes: their private parts, and rings that they map | [`udata`], [`udata`] |
 //! | memory of processes and of DMA buffers; of consumers in the kernel | [`umem`], [`kmr`] |
-//! | requests and completions of consumers in the kernel | [`wr`], [`wc`] |
+//! | requests and completions of consumers in the kernel | [`wr`], [`wr`] |
 //! | completion handlers and events | [`handle`] |
 //! | connections of iWARP | [`iwcm`] |
 //! | counters; what `rdma resource show -dd` tells | [`stats`] |
@@ -50,7 +50,7 @@
 //! ```
 //! use crate::ffi::rdma::{
 //!     handle::CqHandle,
-//!     wc::{Wc, WcRoom},
+//!     wr::{Wc, WcRoom},
 //! };
 //! use kernel::{new_spinlock, prelude::*, sync::{Arc, SpinLock}};
 //!
@@ -101,9 +101,7 @@ mod extent;
 pub(crate) mod handle;
 pub(crate) mod iwcm;
 pub(crate) mod kmr;
-pub(crate) mod mmap;
 pub(crate) mod stats;
 pub(crate) mod udata;
 pub(crate) mod umem;
-pub(crate) mod wc;
 pub(crate) mod wr;

@@ -7,13 +7,13 @@
 //!   where they cannot sleep, and which a peer's transfers would make long.
 //! - [`rcu_table::RcuTable`] finds reference-counted objects by their number without a lock, and
 //!   hands out references. [`kernel::xarray::XArray`] takes its lock to look something up.
-//! - [`cell::ExclusiveCell`] lends its value to one function at a time, without the count of
-//!   borrows of `RefCell`, whose overflow would panic.
+//! - [`ExclusiveCell`] lends its value to one function at a time, without the count of borrows of
+//!   `core::cell::RefCell`, whose overflow would panic.
 //!
 //! # Context
 //!
 //! Entering and leaving a gate, and looking something up, are done in any context. Closing a gate
-//! sleeps, and so does inserting.
+//! sleeps, and so does inserting. A cell is used by one thread only, in any context.
 //!
 //! # Examples
 //!
@@ -41,6 +41,44 @@
 //! }
 //! ```
 
-pub(crate) mod cell;
 pub(crate) mod gate;
 pub(crate) mod rcu_table;
+
+use core::cell::{
+    Cell,
+    UnsafeCell, //
+};
+
+/// A value that one function at a time may change.
+///
+/// # Invariants
+///
+/// A reference to `value` exists only while `is_taken` is set, and only one.
+pub(crate) struct ExclusiveCell<T> {
+    is_taken: Cell<bool>,
+    value: UnsafeCell<T>,
+}
+
+impl<T> ExclusiveCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        // INVARIANT: there is no reference yet.
+        Self {
+            is_taken: Cell::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Calls `f` with the value. Returns `None` without calling it if such a call is under way.
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if self.is_taken.replace(true) {
+            return None;
+        }
+        // SAFETY: by the invariant there is no other reference, and none is made before the flag is
+        // taken back. Other threads have no access: an `UnsafeCell` is not `Sync`.
+        let result = f(unsafe { &mut *self.value.get() });
+        // INVARIANT: the reference has ended with the call.
+        self.is_taken.set(false);
+        Some(result)
+    }
+}

@@ -6,13 +6,16 @@
 //!   it may sleep, whether it is a softirq, who else wants the processor. [`NoSoftirq`] keeps
 //!   softirqs off.
 //! - [`Process`] and [`Identity`] remember on whose behalf something was made.
-//! - [`serving::ServingThread`] is a thread of the kernel that is a part of a process, counts for
-//!   its limits, and ends with it (`vhost_task`).
+//! - [`ServingThread`] is a thread of the kernel that serves a process and is a part of it, as those
+//!   that the process makes itself: what it does counts for the limits and control groups of the
+//!   process, and it ends with the process (`vhost_task`).
 //!
 //! # Lifetimes and context
 //!
-//! A serving thread has the object that it serves until it is told to end, and keeps the module
-//! until it has ended; nobody waits for it, as a debugger may have stopped it.
+//! A serving thread has the object that it serves until it is told to end. It also stops with its
+//! process: by a signal, the freezer or a debugger. A stopped thread does not end when it is told
+//! to, so nobody waits for one. It asks to be reaped when it runs again. Until then it keeps the
+//! module, whose code it runs, from being unloaded.
 //!
 //! Each function says its context. Most look at the running thread, and answer for this moment
 //! only. An interface should itself say whether a call may sleep; see `rsiw-tricks.rst`.
@@ -35,22 +38,40 @@
 //!
 //! C headers: [`include/linux/preempt.h`](srctree/include/linux/preempt.h),
 //! [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h),
-//! [`include/linux/sched/signal.h`](srctree/include/linux/sched/signal.h)
-
-pub(crate) mod serving;
+//! [`include/linux/sched/signal.h`](srctree/include/linux/sched/signal.h),
+//! [`include/linux/sched/vhost_task.h`](srctree/include/linux/sched/vhost_task.h)
 
 use super::raw::{
     b,
     h, //
 };
+use crate::ffi::{
+    module::{
+        InUse,
+        Loaded, //
+    },
+    workqueue::OwnedQueue, //
+};
 use core::ptr::NonNull;
 use kernel::{
     alloc::Flags,
     current,
+    error::from_err_ptr,
+    impl_has_work, new_work,
     prelude::*,
-    sync::aref::ARef,
+    sync::{
+        aref::ARef,
+        new_spinlock_irq,
+        Arc,
+        ArcBorrow,
+        SpinLockIrq, //
+    },
     task::Task,
-    types::NotThreadSafe, //
+    types::NotThreadSafe,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
 };
 
 /// Returns whether the thread may sleep although it called something that promises not to: it holds
@@ -191,5 +212,239 @@ impl Drop for Identity {
     fn drop(&mut self) {
         // SAFETY: the reference is owned by the type invariants.
         unsafe { h::put_pid(self.0.as_ptr()) };
+    }
+}
+
+/// The part of a module that takes back its threads.
+pub(crate) trait Reaping: Send + Sync {
+    /// Returns the queue on which threads are reaped. A thread may be stopped in the midst of
+    /// ending, so nobody waits for this queue while the module is in use.
+    fn reaping(&self) -> &OwnedQueue;
+
+    fn loaded(&self) -> Loaded;
+}
+
+/// What a [`ServingThread`] does.
+pub(crate) trait Serves: Send + Sync + 'static {
+    type Reaper: Reaping;
+
+    const NAME: &'static CStr;
+
+    /// Returns whether there is something to do; if not, the thread sleeps until it is woken. Must
+    /// not sleep.
+    fn is_due(this: ArcBorrow<'_, Self>) -> bool;
+
+    /// Does what there is to do, or a short part of that: in between the thread looks whether it is
+    /// to end or to stop. May sleep.
+    fn serve(this: ArcBorrow<'_, Self>);
+
+    /// Called when the process was killed and its thread ends; [`Serves::serve`] is not called
+    /// again. May sleep.
+    fn go_on_without(this: ArcBorrow<'_, Self>);
+}
+
+/// A thread that was not reaped.
+///
+/// # Invariants
+///
+/// It is from `vhost_task_create` and was not stopped. It has a reference to its [`ServingThread`],
+/// from [`Arc::into_raw`].
+struct VhostTask(NonNull<b::vhost_task>);
+
+// SAFETY: any thread may wake and stop the task.
+unsafe impl Send for VhostTask {}
+
+struct State<T> {
+    /// The thread was made, or is being made.
+    begun: bool,
+    /// Whom it serves, until it is to end.
+    target: Option<Arc<T>>,
+    task: Option<VhostTask>,
+    /// Keeps the module loaded. Dropped when the thread can no longer go on with code of the
+    /// module.
+    in_use: Option<InUse>,
+    /// The thread has asked to be reaped.
+    ends: bool,
+}
+
+/// A thread of a process. It keeps the object that it serves until it is told to end.
+#[pin_data]
+pub(crate) struct ServingThread<T: Serves> {
+    #[pin]
+    state: SpinLockIrq<State<T>>,
+    #[pin]
+    reaping: Work<Self>,
+    reaper: Arc<T::Reaper>,
+}
+
+impl_has_work! {
+    impl{T: Serves} HasWork<Self> for ServingThread<T> { self.reaping }
+}
+
+impl<T: Serves> ServingThread<T> {
+    /// Whether the kernel has such threads: `CONFIG_VHOST_TASK`, which is selected by drivers that
+    /// are built with the kernel.
+    pub(crate) const EXIST: bool = cfg!(CONFIG_VHOST_TASK);
+
+    /// Makes what belongs to a thread, but not yet the thread: [`ServingThread::start`] does that.
+    pub(crate) fn new(reaper: &Arc<T::Reaper>) -> Result<Arc<Self>> {
+        let state = State {
+            begun: false,
+            target: None,
+            task: None,
+            in_use: None,
+            ends: false,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                state <- new_spinlock_irq!(state, "rsiw::ServingThread::state"),
+                reaping <- new_work!("rsiw::ServingThread::reaping"),
+                reaper: reaper.clone(),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Makes the thread, as a part of the calling process, for `target`. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it was made before, or the module is being unloaded; `EOPNOTSUPP` if the kernel
+    /// has [none](Self::EXIST); `EAGAIN` if the process may not have more threads; `ENOMEM`;
+    /// `ERESTARTNOINTR` if a signal is pending, behind which it can be tried again.
+    pub(crate) fn start(self: &Arc<Self>, target: Arc<T>) -> Result {
+        let in_use = self.reaper.loaded().hold().ok_or(EBUSY)?;
+        if core::mem::replace(&mut self.state.lock().begun, true) {
+            return Err(EBUSY);
+        }
+        let own = Arc::into_raw(self.clone());
+        // SAFETY: the functions take such a pointer, which the thread has until it was reaped; the
+        // name is a static string.
+        let task = unsafe {
+            h::vhost_task_create(
+                Some(call::<T>),
+                Some(killed::<T>),
+                own.cast_mut().cast(),
+                T::NAME.as_char_ptr(),
+            )
+        };
+        let task = match from_err_ptr(task) {
+            Ok(task) => NonNull::new(task).ok_or(ENOMEM),
+            Err(e) => Err(e),
+        };
+        let task = task.inspect_err(|_| {
+            // SAFETY: from above; there is no thread that would use it.
+            drop(unsafe { Arc::from_raw(own) });
+        })?;
+        {
+            let mut state = self.state.lock();
+            state.target = Some(target);
+            // INVARIANT: just made, with the reference from above.
+            state.task = Some(VhostTask(task));
+            state.in_use = Some(in_use);
+        }
+        // SAFETY: just made. It is reaped when it asks for that, which it does not before it runs.
+        unsafe { h::vhost_task_start(task.as_ptr()) };
+        Ok(())
+    }
+
+    /// Wakes the thread, which looks whether there is something to do. Any context.
+    pub(crate) fn wake(&self) {
+        if let Some(task) = &self.state.lock().task {
+            // SAFETY: by the type invariant it was not stopped.
+            unsafe { h::vhost_task_wake(task.0.as_ptr()) };
+        }
+    }
+
+    /// Tells the thread, if there is one, to end, and waits for nobody: it may be serving at this
+    /// moment, but does not begin to again. May drop the last reference to the target.
+    pub(crate) fn end(&self) {
+        let target = self.state.lock().target.take();
+        self.wake();
+        drop(target);
+    }
+
+    /// Queues the reaping of the thread, which ends, once. Returns whether this call did.
+    fn ask_for_reaping(self: ArcBorrow<'_, Self>) -> bool {
+        let is_first = !core::mem::replace(&mut self.state.lock().ends, true);
+        if is_first {
+            let _ = self.reaper.reaping().enqueue::<_, 0>(Arc::from(self));
+        }
+        is_first
+    }
+}
+
+impl<T: Serves> WorkItem for ServingThread<T> {
+    type Pointer = Arc<Self>;
+
+    /// Waits for the thread, which has asked for that. It is about to sleep in `vhost_task.c`, or
+    /// to end; only a signal that comes at this very moment can stop it there.
+    fn run(this: Arc<Self>) {
+        let (task, in_use) = {
+            let mut state = this.state.lock();
+            (state.task.take(), state.in_use.take())
+        };
+        if let Some(task) = task {
+            // SAFETY: by the type invariant, and `task` is gone afterwards.
+            unsafe { h::vhost_task_stop(task.0.as_ptr()) };
+            // SAFETY: the thread's reference, by the type invariant; the thread has ended.
+            drop(unsafe { Arc::from_raw(Arc::as_ptr(&this)) });
+        }
+        // The module may be unloaded from here on. That waits for the queue, and so for the code
+        // that follows.
+        drop(in_use);
+    }
+}
+
+/// The function that the thread calls over and over, each time marked as about to sleep.
+///
+/// # Safety
+///
+/// `this` must be the reference of the running thread to its [`ServingThread`].
+unsafe extern "C" fn call<T: Serves>(this: *mut c_void) -> bool {
+    // SAFETY: by the caller's promise.
+    let this = unsafe { ArcBorrow::from_raw(this.cast::<ServingThread<T>>()) };
+    let target = {
+        let state = this.state.lock();
+        match &state.target {
+            Some(target) if !T::is_due(target.as_arc_borrow()) => return false,
+            Some(target) => Some(target.clone()),
+            None if state.ends => return false,
+            None => None,
+        }
+    };
+    // SAFETY: says of the running thread what is true.
+    unsafe { h::set_task_running() };
+    match target {
+        Some(target) => T::serve(target.as_arc_borrow()),
+        // The thread is about to be stopped, and comes back here when it goes on. Reaping it now
+        // would wait.
+        None if current!().signal_pending() => {}
+        None => {
+            this.ask_for_reaping();
+        }
+    }
+    // SAFETY: no lock is held here.
+    unsafe { h::cond_resched() };
+    true
+}
+
+/// The function that the thread calls before it ends without having been stopped.
+///
+/// # Safety
+///
+/// See [`call`].
+unsafe extern "C" fn killed<T: Serves>(this: *mut c_void) {
+    // SAFETY: by the caller's promise.
+    let this = unsafe { ArcBorrow::from_raw(this.cast::<ServingThread<T>>()) };
+    let target = this.state.lock().target.take();
+    if let Some(target) = target {
+        T::go_on_without(target.as_arc_borrow());
+    }
+    if this.ask_for_reaping() {
+        // Nothing stops the thread any more, so unloading the module may wait for it, with the
+        // queue. Whoever has waited for the process can unload the module.
+        let in_use = this.state.lock().in_use.take();
+        drop(in_use);
     }
 }

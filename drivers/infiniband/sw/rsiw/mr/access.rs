@@ -24,7 +24,6 @@ use crate::{
             GatePtr, //
         },
     },
-    proto::names::Name,
     wire::ddp::Stag,
 };
 use core::ops::{
@@ -73,7 +72,7 @@ impl Access {
     }
 
     /// Returns what trace events call a use of memory that needs these rights.
-    pub(crate) fn name(self) -> Name {
+    pub(crate) fn name(self) -> &'static CStr {
         if self.contains(Self::REMOTE_WRITE) {
             c"remote_write"
         } else if self.contains(Self::REMOTE_ATOMIC) {
@@ -151,7 +150,7 @@ pub(crate) enum MrError {
 
 impl MrError {
     /// Returns the name in trace events.
-    pub(crate) const fn name(self) -> Name {
+    pub(crate) const fn name(self) -> &'static CStr {
         match self {
             Self::Invalid => c"invalid_stag",
             Self::Pd => c"not_associated",

@@ -18,7 +18,6 @@
 
 mod active;
 mod interface;
-mod names;
 mod passive;
 
 use self::{
@@ -39,7 +38,10 @@ use super::{
     },
 };
 use crate::wire::terminate::TermError;
-use core::ops::DerefMut;
+use core::{
+    ffi::CStr,
+    ops::DerefMut, //
+};
 
 pub(crate) use self::interface::{
     Ask,
@@ -142,6 +144,25 @@ pub(crate) struct Connection<I, R> {
 }
 
 impl<I, R> Connection<I, R> {
+    /// Returns the name of the phase.
+    pub(crate) const fn phase(&self) -> &'static CStr {
+        match &self.phase {
+            Phase::New => c"new",
+            Phase::Dialing { .. } => c"dialing",
+            Phase::Connecting(_) => c"connecting",
+            Phase::Requesting(_) => c"requesting",
+            Phase::AwaitReply(_) => c"await_reply",
+            Phase::AwaitRequest { .. } => c"await_request",
+            Phase::Requested(_) => c"requested",
+            Phase::Starting { .. } => c"starting",
+            Phase::Running(_) => c"running",
+            Phase::Parting => c"parting",
+            Phase::Finishing(_) => c"finishing",
+            Phase::Lingering => c"lingering",
+            Phase::Closed => c"closed",
+        }
+    }
+
     pub(crate) const fn new() -> Self {
         Self::in_phase(Phase::New)
     }

@@ -19,12 +19,12 @@ use super::failure::{
     Failure,
     Fault, //
 };
-use super::order::Status;
 use super::rx::{
     Action,
     Segment,
     Target, //
 };
+use super::sends::Status;
 use super::state::{
     async_class,
     Async, //

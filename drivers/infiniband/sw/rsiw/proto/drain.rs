@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
+use core::ffi::CStr;
 
 /// Why a sender has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,18 @@ pub(crate) enum Stop {
     Again,
     /// An error ends the stream.
     Failed(Failure),
+}
+
+impl Stop {
+    /// Returns the name of what the other end on this host answers, see `Transport::prepare`.
+    pub(crate) const fn name_of(answer: &Result<bool, Self>) -> &'static CStr {
+        match answer {
+            Ok(true) => c"taken",
+            Ok(false) => c"gone",
+            Err(Self::Again) => c"enough",
+            Err(_) => c"later",
+        }
+    }
 }
 
 impl From<Marked> for Stop {

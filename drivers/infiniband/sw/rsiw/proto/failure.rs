@@ -3,7 +3,7 @@
 //! What goes wrong with a request, and with a stream. Any context.
 #![forbid(unsafe_code)]
 
-use super::order::Status;
+use super::sends::Status;
 use super::state::{
     QpEvent,
     QpState, //
@@ -12,6 +12,7 @@ use crate::wire::terminate::{
     Quote,
     TermError, //
 };
+use core::ffi::CStr;
 
 /// What was wrong with a request, as its completion says (draft-hilland-rddp-verbs section 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,23 @@ pub(crate) enum Fault {
     RemoteAccess,
     RemoteInvalid,
     General,
+}
+
+impl Status<Fault> {
+    /// Returns the name in trace events.
+    pub(crate) const fn name(self) -> &'static CStr {
+        match self {
+            Self::Success => c"success",
+            Self::Flushed => c"flushed",
+            Self::Failed(Fault::LocalLength) => c"local_length",
+            Self::Failed(Fault::LocalProtection) => c"local_protection",
+            Self::Failed(Fault::LocalOperation) => c"local_operation",
+            Self::Failed(Fault::Bind) => c"bind",
+            Self::Failed(Fault::RemoteAccess) => c"remote_access",
+            Self::Failed(Fault::RemoteInvalid) => c"remote_invalid",
+            Self::Failed(Fault::General) => c"general",
+        }
+    }
 }
 
 /// Why a request failed, as `vendor_err` has it: whose error it was, and which.

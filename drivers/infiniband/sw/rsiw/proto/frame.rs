@@ -11,8 +11,8 @@
 
 use super::transport::{
     Broken,
-    Piece, //
-    Transport,
+    Piece,
+    Transport, //
 };
 use super::tx::{
     advance_front,
@@ -22,13 +22,11 @@ use super::tx::{
 use crate::wire::fpdu::{
     pad_len,
     Crc,
-    CRC_LEN,
-    LEN_FIELD, //
-};
-use crate::wire::marker::{
     FpduMarkers,
     Marker,
-    Markers, //
+    Markers,
+    CRC_LEN,
+    LEN_FIELD, //
 };
 
 const MAX_PAD: usize = 3;

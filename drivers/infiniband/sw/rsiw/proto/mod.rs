@@ -7,7 +7,6 @@
 //! context that its module names.
 #![forbid(unsafe_code)]
 
-pub(crate) mod collector;
 pub(crate) mod connection;
 pub(crate) mod counters;
 pub(crate) mod crowd;
@@ -16,11 +15,8 @@ pub(crate) mod drain;
 pub(crate) mod failure;
 pub(crate) mod fin;
 pub(crate) mod frame;
-pub(crate) mod growing;
-pub(crate) mod names;
 pub(crate) mod negotiate;
 pub(crate) mod notes;
-pub(crate) mod order;
 pub(crate) mod reads;
 pub(crate) mod receiver;
 pub(crate) mod request;

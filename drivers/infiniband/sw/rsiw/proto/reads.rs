@@ -8,11 +8,11 @@
 //! is the driver's; its length is the depth: ORD (one more never hurts) and IRD.
 #![forbid(unsafe_code)]
 
-use super::order::Token;
 use super::ring::{
     Full,
     Ring, //
 };
+use super::sends::Token;
 use crate::wire::atomic::AtomicRequest;
 use crate::wire::ddp::{
     Msn,
@@ -29,7 +29,7 @@ pub(crate) struct OutboundRead {
     pub(crate) sink_stag: Stag,
     pub(crate) sink_to: TaggedOffset,
     pub(crate) len: u32,
-    /// The request's record in `proto::order`. The ready-to-receive message of connection set-up
+    /// The request's record in `proto::sends`. The ready-to-receive message of connection set-up
     /// (RFC 6581 section 9.2) has none.
     pub(crate) token: Option<Token>,
     /// An Atomic Operation, which is answered by an Atomic Response.

@@ -4,12 +4,12 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Fault;
-use super::names::Name;
 use crate::wire::ddp::{
     Stag,
     TaggedOffset, //
 };
 use crate::wire::rdmap::ImmediateData;
+use core::ffi::CStr;
 
 /// What a request does, with its operands.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ macro_rules! types {
             pub(crate) const ALL: &'static [Self] = &[$(Self::$operation),*];
 
             /// Returns its name in trace events, as the verbs call it.
-            pub(crate) const fn name(self) -> Name {
+            pub(crate) const fn name(self) -> &'static CStr {
                 match self {
                     $(Self::$operation => $name,)*
                 }

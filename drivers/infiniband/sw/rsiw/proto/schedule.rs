@@ -13,6 +13,7 @@
 //! new state, and one that rings the doorbell too late flushes what it posted. Pure: any context.
 #![forbid(unsafe_code)]
 
+use core::ffi::CStr;
 use core::num::{
     Saturating,
     Wrapping, //
@@ -39,6 +40,18 @@ pub(crate) enum Actor {
     Patient,
     /// A work item, [`GATHER_US`] later.
     Later,
+}
+
+impl Actor {
+    /// Returns the name, as it is in those of counters.
+    pub(crate) const fn name(self) -> &'static CStr {
+        match self {
+            Self::Caller => c"thread",
+            Self::Urgent => c"urgent",
+            Self::Patient => c"patient",
+            Self::Later => c"later",
+        }
+    }
 }
 
 /// What is known of a process by its doorbells. Under the mutex of its queue pair.

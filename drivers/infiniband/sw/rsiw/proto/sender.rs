@@ -28,7 +28,7 @@ use super::{
     drain::Stop,
     failure::Failure,
     frame::Writer,
-    order::Token,
+    sends::Token,
     setup::Params,
     state::QpState,
     transport::{
@@ -54,9 +54,9 @@ use crate::wire::{
     ddp::Msn,
     fpdu::{
         mulpdu,
+        Markers,
         LARGE_SEGMENT, //
     },
-    marker::Markers,
     rdmap::ImmediateData,
     terminate::{
         Quote,

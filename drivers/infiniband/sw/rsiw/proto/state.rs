@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use crate::wire::terminate::TermError;
+use core::ffi::CStr;
 
 /// The five states of the verbs, of which Closing has two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,18 @@ pub(crate) enum Arrival {
 }
 
 impl QpState {
+    /// Returns the name; Draining is Closing for the verbs.
+    pub(crate) const fn name(self) -> &'static CStr {
+        match self {
+            Self::Idle => c"Idle",
+            Self::Rts => c"RTS",
+            Self::Draining => c"Draining",
+            Self::Closing => c"Closing",
+            Self::Terminate => c"Terminate",
+            Self::Error => c"Error",
+        }
+    }
+
     /// Returns whether messages of the SQ and Read Responses may be sent.
     pub(crate) const fn sends(self) -> bool {
         matches!(self, QpState::Rts | QpState::Draining)
@@ -138,6 +151,26 @@ pub(crate) enum QpEvent {
     PostedTooLate,
     /// Data other than a Terminate arrived in Closing.
     DataInClosing,
+}
+
+impl QpEvent {
+    pub(crate) const fn name(&self) -> &'static CStr {
+        match self {
+            Self::Connected => c"connected",
+            Self::Modify { .. } => c"modify",
+            Self::Drained => c"drained",
+            Self::Destroy { .. } => c"destroy",
+            Self::PeerFin { .. } => c"peer_fin",
+            Self::PeerReset => c"peer_reset",
+            Self::Lost => c"lost",
+            Self::LocalError { .. } => c"local_error",
+            Self::TerminateReceived { .. } => c"terminate_received",
+            Self::Closed => c"closed",
+            Self::Timeout => c"timeout",
+            Self::PostedTooLate => c"posted_too_late",
+            Self::DataInClosing => c"data_in_closing",
+        }
+    }
 }
 
 /// What to do with TCP.

@@ -22,11 +22,9 @@ use crate::wire::ddp::{
 use crate::wire::fpdu::{
     self,
     Crc,
-    CRC_LEN,
-    LEN_FIELD, //
-};
-use crate::wire::marker::{
     Markers,
+    CRC_LEN,
+    LEN_FIELD,
     MARKER_LEN, //
 };
 use crate::wire::rdmap::{

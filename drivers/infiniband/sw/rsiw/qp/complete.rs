@@ -38,17 +38,17 @@ use crate::{
             Fault, //
         },
         notes::QpNote,
-        order::{
-            Status,
-            Token, //
-        },
         receiver::{
             Extra,
             Received,
             Recv, //
         },
         request::OperationType,
-        sends::Completed,
+        sends::{
+            Completed,
+            Status,
+            Token, //
+        },
         state::{
             remote_class,
             Async, //
@@ -59,9 +59,9 @@ use crate::{
             BadRecv,
             Rq, //
         },
-        sgl::SgList,
+        sgl::SgList, //
     },
-    wire::terminate::TermError,
+    wire::terminate::TermError, //
 };
 use kernel::{
     prelude::*,

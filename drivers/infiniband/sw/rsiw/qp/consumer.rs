@@ -14,7 +14,7 @@ use crate::{
             SharedRing,
             SharedWord, //
         },
-        rdma::mmap::MmapEntry,
+        rdma::udata::MmapEntry,
         task::{
             is_kernel_thread,
             Identity, //

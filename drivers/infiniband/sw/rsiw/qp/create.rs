@@ -39,8 +39,9 @@ use crate::{
         Cq,
         Spare, //
     },
+    device::Pd,
     ffi::{
-        mm::scope::Payer,
+        mm::Payer,
         rdma::{
             attr::{
                 QpCap,
@@ -67,7 +68,6 @@ use crate::{
         MAX_WR, //
     },
     mr::window::Binder,
-    pd::Pd,
     proto::sends::Sends,
     queue::{
         rq::{

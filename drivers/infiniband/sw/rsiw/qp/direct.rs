@@ -30,7 +30,7 @@ use crate::{
             TcpSocket,
             TcpState, //
         },
-        sync::cell::ExclusiveCell, //
+        sync::ExclusiveCell, //
     },
     mr::access::Slices,
     proto::{

@@ -10,9 +10,12 @@
 use super::consumer::Consumer;
 use crate::{
     cq::Cq,
-    device::Device,
+    device::{
+        Device,
+        Pd, //
+    },
     ffi::{
-        mm::scope::Payer,
+        mm::Payer,
         rdma::{
             attr::{
                 QpCap,
@@ -30,7 +33,6 @@ use crate::{
         },
         PdId, //
     },
-    pd::Pd,
     proto::failure::Failure,
     srq::Srq,
     wire::terminate::TermError, //

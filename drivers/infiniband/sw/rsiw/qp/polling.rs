@@ -16,7 +16,7 @@ use crate::ffi::{
     rsiw::queues::Queues,
     task::{
         self,
-        serving::Serves, //
+        Serves, //
     },
     time, //
 };

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     ffi::{
-        mm::scope::NoIo,
+        mm::NoIo,
         rdma::wr::{
             RecvChain,
             SendChain, //

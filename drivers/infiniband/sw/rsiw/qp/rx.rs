@@ -47,7 +47,6 @@ use crate::{
         },
         failure::Failure,
         notes::QpNote,
-        order::Token,
         reads::{
             Inbound,
             InboundRead, //
@@ -65,6 +64,7 @@ use crate::{
             Actor,
             Reason, //
         },
+        sends::Token,
         setup::Params,
         state::{
             Arrival,

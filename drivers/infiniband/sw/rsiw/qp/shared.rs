@@ -44,7 +44,6 @@ use crate::{
             Notes,
             QpNote, //
         },
-        order::Status,
         reads::{
             Inbound,
             InboundReads, //
@@ -54,6 +53,7 @@ use crate::{
             Actor,
             Reason, //
         },
+        sends::Status,
         state::{
             Post,
             QpState, //

@@ -20,14 +20,16 @@ pub(super) use crate::abi::Operands;
 use crate::{
     proto::{
         failure::Fault,
-        order::Record,
         reads::OutboundRead,
         request::{
             BadRequest,
             OperationType,
             Request, //
         },
-        sends::Sends,
+        sends::{
+            Record,
+            Sends, //
+        },
     },
     queue::sgl::SgList, //
 };

@@ -18,10 +18,6 @@ use crate::{
     proto::{
         deframer::FPDU_FRONT,
         drain::Stop,
-        names::{
-            self,
-            Name, //
-        },
         schedule::Actor,
         state::{
             QpEvent,
@@ -88,7 +84,7 @@ impl QpIdentity {
     ) {
         trace::direct(|| {
             let (dev, num) = (self.dev.handle(), self.num().0);
-            (dev, num, peer().num().0, names::of_answer(answer))
+            (dev, num, peer().num().0, Stop::name_of(answer))
         });
     }
 
@@ -201,7 +197,7 @@ impl QpIdentity {
         result: core::result::Result<(), MrError>,
     ) {
         trace::invalidate(|| {
-            let by: Name = match by {
+            let by: &CStr = match by {
                 By::Peer => c"peer",
                 By::Consumer => c"consumer",
             };

@@ -35,8 +35,8 @@ use crate::{
         },
     },
     mr::{
-        fast::FastError,
-        By, //
+        By,
+        FastError, //
     },
     proto::{
         counters::Tally,
@@ -55,10 +55,6 @@ use crate::{
             FIN_WAIT_MS, //
         },
         frame::Writer,
-        order::{
-            Record,
-            Token, //
-        },
         reads::{
             Inbound,
             InboundReads,
@@ -74,7 +70,11 @@ use crate::{
             Peeked,
             Sender, //
         },
-        sends::Sends,
+        sends::{
+            Record,
+            Sends,
+            Token, //
+        },
         setup::Params,
         state::QpState,
         transport::{

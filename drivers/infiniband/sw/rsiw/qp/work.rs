@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     ffi::{
-        mm::scope::NoIo,
+        mm::NoIo,
         time::{
             hrtimer::{
                 ExpiresSoon,

@@ -27,9 +27,9 @@ use crate::{
             SharedWord, //
         },
         module::Loaded,
-        rdma::{
-            mmap::MmapEntry,
-            udata::Udata, //
+        rdma::udata::{
+            MmapEntry,
+            Udata, //
         },
     },
 };

@@ -12,7 +12,6 @@
 pub(crate) mod atomic;
 pub(crate) mod ddp;
 pub(crate) mod fpdu;
-pub(crate) mod marker;
 pub(crate) mod mpa;
 pub(crate) mod rdmap;
 pub(crate) mod terminate;

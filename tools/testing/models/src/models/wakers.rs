@@ -11,9 +11,8 @@ use crate::{
     proto::{
         drain::Drained,
         failure::Fault,
-        order::{Record, Token},
         reads::OutboundRead,
-        sends::{Completed, Sends, AT_A_TIME},
+        sends::{Completed, Record, Sends, Token, AT_A_TIME},
     },
 };
 use kernel::{

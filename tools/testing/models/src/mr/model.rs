@@ -36,7 +36,7 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/mr/fast.rs",
+        file: "drivers/infiniband/sw/rsiw/mr.rs",
         from: "    pub(crate) fn register_fast(",
         lines: &[
             "if self.valid.load(Relaxed) || self.windows.any() {",
@@ -106,7 +106,7 @@ fn none_any_more() {
 }
 
 /// A region that was invalidated and is registered again has no window of before: see `Bound::new`
-/// in `mr/window.rs`, `Mr::invalidate` in `mr.rs` and `Mr::register_fast` in `mr/fast.rs`.
+/// in `mr/window.rs`, `Mr::invalidate` in `mr.rs` and `Mr::register_fast` in `mr.rs`.
 fn binds() {
     let region = region();
     let user = {

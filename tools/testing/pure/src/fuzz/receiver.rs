@@ -4,10 +4,10 @@
 
 use super::message_len;
 use crate::proto::deframer::Reach;
-use crate::proto::order::Token;
 use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::Lack;
 use crate::proto::rx::Rights;
+use crate::proto::sends::Token;
 use crate::proto::state::QpState;
 use crate::support::frames::fpdu;
 use crate::support::receiving::{Faults, Receiving};

@@ -9,13 +9,13 @@ use super::rights::ALL;
 use super::trains::place_each;
 use crate::proto::deframer::{Budget, Source, Train};
 use crate::proto::failure::{Failure, Fault};
-use crate::proto::order::Token;
 use crate::proto::reads::{Inbound, InboundRead, OutboundRead, OutboundReads};
 use crate::proto::receiver::{
     Blame, Conditions, Invalidation, Lack, Received, Receiver, Recv, Step,
 };
 use crate::proto::rx::{Rights, Target};
 use crate::proto::sender::Env as _;
+use crate::proto::sends::Token;
 use crate::proto::state::{Arrival, QpState};
 use crate::wire::atomic::AtomicRequest;
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};

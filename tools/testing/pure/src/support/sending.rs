@@ -13,12 +13,12 @@ use crate::proto::drain::Drained;
 use crate::proto::drain::{Stop, Waker};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
-use crate::proto::order::Status;
 use crate::proto::reads::{Inbound, InboundRead};
 use crate::proto::rx::Rx;
 use crate::proto::sender::{Env, Sender};
 #[cfg(test)]
 use crate::proto::sends::Completed;
+use crate::proto::sends::Status;
 use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::support::tuning::SENDING;

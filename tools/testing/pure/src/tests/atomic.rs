@@ -5,11 +5,11 @@
 
 use super::two_peers::atomic::operation;
 use crate::proto::failure::Fault;
-use crate::proto::order::Token;
 use crate::proto::reads::{
     Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, ResponseTo,
 };
 use crate::proto::rx::{Action, Rights, Rx};
+use crate::proto::sends::Token;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
 use crate::support::frames::{self, fpdu, next};

@@ -3,7 +3,7 @@
 //! What `vendor_err` says of failed requests.
 
 use crate::proto::failure::{Cause, Fault};
-use crate::proto::order::Status;
+use crate::proto::sends::Status;
 use crate::proto::state::{QpEvent, QpState};
 use crate::support::faults::FAULTS;
 use crate::wire::terminate::TermError;

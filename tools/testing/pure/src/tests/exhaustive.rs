@@ -9,8 +9,7 @@
 
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 use crate::wire::ddp::{self, Header};
-use crate::wire::fpdu::LARGE_SEGMENT;
-use crate::wire::marker::Markers;
+use crate::wire::fpdu::{Markers, LARGE_SEGMENT};
 use crate::wire::mpa::{self, Enhanced, FrameError, Kind};
 use crate::wire::rdmap::{self, Opcode, ReadRequest};
 use crate::wire::terminate::{Quoted, Received};

@@ -3,7 +3,7 @@
 //! Markers against a model that looks at each 512th octet of the stream (M-MPA-15 to 17).
 
 use crate::support::rng::{Choices, Rng};
-use crate::wire::marker::Markers;
+use crate::wire::fpdu::Markers;
 
 /// Reads a marked stream the dumb way: every 512 octets there is a marker.
 struct Model {

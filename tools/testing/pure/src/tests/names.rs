@@ -4,11 +4,10 @@
 
 use crate::proto::connection::{Code, Error, Event, Input, StreamEnd};
 use crate::proto::drain::Stop;
-use crate::proto::names::{of_answer, Name};
 use crate::proto::negotiate::{Depths, EventDepths};
-use crate::proto::order::Status;
 use crate::proto::request::OperationType;
 use crate::proto::schedule::Actor;
+use crate::proto::sends::Status;
 use crate::proto::state::{QpEvent, QpState};
 use crate::proto::tx::{Kind, Tx};
 use crate::support::faults::FAULTS;
@@ -18,10 +17,11 @@ use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::{ImmediateData, Opcode, ReadRequest};
 use crate::wire::terminate::TermError;
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::fmt::Debug;
 
 /// Whether `name` is that of the variant with which `debug` begins.
-pub(super) fn is_of_variant(name: Name, debug: &str) -> bool {
+pub(super) fn is_of_variant(name: &CStr, debug: &str) -> bool {
     let variant: String = debug.chars().take_while(|c| c.is_alphanumeric()).collect();
     let mut snake = String::new();
     for c in variant.chars() {
@@ -33,14 +33,14 @@ pub(super) fn is_of_variant(name: Name, debug: &str) -> bool {
     name.to_str() == Ok(&snake)
 }
 
-fn check(name: Name, value: impl Debug) {
+fn check(name: &CStr, value: impl Debug) {
     assert!(
         is_of_variant(name, &format!("{value:?}")),
         "{value:?}: {name:?}"
     );
 }
 
-fn all_differ<const N: usize>(names: [Name; N]) {
+fn all_differ<const N: usize>(names: [&CStr; N]) {
     assert_eq!(BTreeSet::from(names).len(), N, "{names:?}");
 }
 
@@ -82,7 +82,7 @@ fn states_and_events_have_their_names() {
 #[test]
 fn answers_have_names() {
     let answers = [Ok(true), Ok(false), Err(Stop::Again), waits()];
-    all_differ(answers.map(|answer| of_answer(&answer)));
+    all_differ(answers.map(|answer| Stop::name_of(&answer)));
 }
 
 #[test]

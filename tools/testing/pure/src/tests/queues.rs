@@ -4,12 +4,11 @@
 
 use crate::proto::drain::Drained;
 use crate::proto::failure::Fault;
-use crate::proto::order::{Order, Record, Status, Token};
 use crate::proto::reads::{
     Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, Responding, ResponseTo,
 };
 use crate::proto::ring::{Full, Ring};
-use crate::proto::sends::Sends;
+use crate::proto::sends::{Order, Record, Sends, Status, Token};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
 use crate::wire::rdmap::ReadRequest;

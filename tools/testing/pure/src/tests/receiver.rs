@@ -6,10 +6,10 @@
 use crate::proto::counters::Counter;
 use crate::proto::deframer::Reach;
 use crate::proto::failure::Fault;
-use crate::proto::order::Token;
 use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::{Extra, Lack, Received};
 use crate::proto::rx::Rights;
+use crate::proto::sends::Token;
 use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::proto::tx::{Kind, Tx, MAX_HEADER};

@@ -7,7 +7,7 @@ use crate::support::by_hand;
 use crate::support::crc::crc32c;
 use crate::support::frames::{split, without_markers};
 use crate::wire::ddp::{Msn, Stag, TaggedOffset};
-use crate::wire::marker::Markers;
+use crate::wire::fpdu::Markers;
 use crate::wire::rdmap::{Opcode, ReadRequest};
 use crate::wire::terminate::{Quote, Quoted, Received, TermError, Terminate};
 

@@ -4,7 +4,7 @@
 
 use super::receiver::{read, receiving, request, Peer, SINK};
 use crate::proto::failure::Fault;
-use crate::proto::order::Token;
+use crate::proto::sends::Token;
 use crate::proto::tx::Kind;
 use crate::support::around::Did;
 use crate::support::frames;

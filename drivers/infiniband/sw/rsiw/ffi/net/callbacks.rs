@@ -26,7 +26,7 @@ use super::{
     },
 };
 use crate::ffi::{
-    mm::scope::Payer,
+    mm::Payer,
     raw::{
         b,
         h, //

@@ -5,7 +5,6 @@
 
 mod cm;
 mod device;
-mod kernel;
 mod mr;
 mod queue;
 mod stats;
@@ -72,8 +71,8 @@ impl<D: Driver> Vtable<D> {
         alloc_ucontext: Some(device::alloc_ucontext::<D>),
         dealloc_ucontext: Some(device::dealloc_ucontext::<D>),
         disassociate_ucontext: Some(device::disassociate_ucontext),
-        mmap: Some(super::mmap::mmap_callback),
-        mmap_free: Some(super::mmap::mmap_free_callback),
+        mmap: Some(super::udata::mmap_callback),
+        mmap_free: Some(super::udata::mmap_free_callback),
         alloc_pd: Some(device::alloc_pd::<D>),
         dealloc_pd: Some(device::dealloc_pd::<D>),
 
@@ -82,8 +81,8 @@ impl<D: Driver> Vtable<D> {
         pre_destroy_cq: Some(queue::pre_destroy_cq::<D>),
         destroy_cq: Some(queue::destroy_cq::<D>),
         post_destroy_cq: Some(queue::post_destroy_cq::<D>),
-        poll_cq: optional!(D::HAS_POLL_CQ, kernel::poll_cq::<D>),
-        req_notify_cq: optional!(D::HAS_ARM_CQ, kernel::req_notify_cq::<D>),
+        poll_cq: optional!(D::HAS_POLL_CQ, queue::poll_cq::<D>),
+        req_notify_cq: optional!(D::HAS_ARM_CQ, queue::req_notify_cq::<D>),
 
         reg_user_mr: optional!(D::HAS_REG_USER_MR, mr::reg_user_mr::<D>),
         reg_user_mr_dmabuf: optional!(D::HAS_REG_DMABUF_MR, mr::reg_user_mr_dmabuf::<D>),
@@ -99,14 +98,14 @@ impl<D: Driver> Vtable<D> {
         modify_srq: optional!(D::HAS_CREATE_SRQ, queue::modify_srq::<D>),
         query_srq: optional!(D::HAS_CREATE_SRQ, queue::query_srq::<D>),
         destroy_srq: optional!(D::HAS_CREATE_SRQ, queue::destroy_srq::<D>),
-        post_srq_recv: optional!(D::HAS_CREATE_SRQ, kernel::post_srq_recv::<D>),
+        post_srq_recv: optional!(D::HAS_CREATE_SRQ, queue::post_srq_recv::<D>),
 
         create_qp: optional!(D::HAS_CREATE_QP, queue::create_qp::<D>),
         modify_qp: optional!(D::HAS_CREATE_QP, queue::modify_qp::<D>),
         query_qp: optional!(D::HAS_CREATE_QP, queue::query_qp::<D>),
         destroy_qp: optional!(D::HAS_CREATE_QP, queue::destroy_qp::<D>),
-        post_send: optional!(D::HAS_CREATE_QP, kernel::post_send::<D>),
-        post_recv: optional!(D::HAS_CREATE_QP, kernel::post_recv::<D>),
+        post_send: optional!(D::HAS_CREATE_QP, queue::post_send::<D>),
+        post_recv: optional!(D::HAS_CREATE_QP, queue::post_recv::<D>),
 
         alloc_hw_port_stats: optional!(D::HAS_COUNTS, stats::alloc_hw_port_stats::<D>),
         port_groups: D::IN_C.port_groups,

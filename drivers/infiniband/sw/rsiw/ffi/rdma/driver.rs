@@ -36,10 +36,10 @@ use super::{
         Details, //
     },
     udata::Udata,
-    wc::WcRoom,
     wr::{
         RecvChain,
-        SendChain, //
+        SendChain,
+        WcRoom, //
     },
 };
 use crate::ffi::raw::b;

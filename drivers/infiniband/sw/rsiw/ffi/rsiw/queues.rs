@@ -7,7 +7,7 @@
 use crate::ffi::{
     debugfs::Directory,
     module::Loaded,
-    task::serving::Reaping,
+    task::Reaping,
     workqueue::OwnedQueue, //
 };
 use kernel::{

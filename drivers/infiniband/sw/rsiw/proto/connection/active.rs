@@ -18,16 +18,12 @@ use super::{
     REPLY_MS,
     TICK_MS, //
 };
-use crate::proto::{
-    collector::{
-        Reason,
-        SetupFailure, //
-    },
-    setup::{
-        Initiator,
-        Responder,
-        SetupEvent, //
-    },
+use crate::proto::setup::{
+    Initiator,
+    Reason,
+    Responder,
+    SetupEvent,
+    SetupFailure, //
 };
 use core::ops::DerefMut;
 

@@ -10,15 +10,18 @@
 
 use crate::{
     proto::{
-        collector::Reason,
         negotiate::{
             Depths,
             EventDepths, //
         },
-        setup::Params, //
+        setup::{
+            Params,
+            Reason, //
+        },
     },
     wire::terminate::TermError, //
 };
+use core::ffi::CStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -299,4 +302,41 @@ pub(crate) struct Outputs {
     pub(crate) ask: Option<Ask>,
     /// The consumer's call that the input came from fails.
     pub(crate) fails: Option<Error>,
+}
+
+impl Input<'_> {
+    pub(crate) const fn name(&self) -> &'static CStr {
+        match self {
+            Self::Connected { .. } => c"connected",
+            Self::Closed(_) => c"closed",
+            Self::Octets(_) => c"octets",
+            Self::Expired { .. } => c"expired",
+            Self::Unacknowledged => c"unacknowledged",
+            Self::Accept { .. } => c"accept",
+            Self::Reject { .. } => c"reject",
+            Self::Abort => c"abort",
+            Self::Shut => c"shut",
+            Self::Done => c"done",
+            Self::Failed(_) => c"failed",
+            Self::FirstSegment => c"first_segment",
+            Self::PeerClosing => c"peer_closing",
+            Self::StreamEnded(_) => c"stream_ended",
+            Self::Acknowledged => c"acknowledged",
+            Self::Drained => c"drained",
+            Self::Undelivered(_) => c"undelivered",
+        }
+    }
+}
+
+impl Event {
+    /// Returns its name as in iw_cm.
+    pub(crate) const fn name(&self) -> &'static CStr {
+        match self {
+            Self::Request { .. } => c"connect_request",
+            Self::Reply { .. } => c"connect_reply",
+            Self::Established { .. } => c"established",
+            Self::Disconnect => c"disconnect",
+            Self::Close => c"close",
+        }
+    }
 }

@@ -22,7 +22,6 @@ use super::{
     LINGER_MS, //
 };
 use crate::proto::{
-    collector::Reason,
     fin::{
         Fin,
         Step,
@@ -30,6 +29,7 @@ use crate::proto::{
     },
     setup::{
         Initiator,
+        Reason,
         Responder,
         SetupEvent, //
     },

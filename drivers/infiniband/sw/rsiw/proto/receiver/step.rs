@@ -8,9 +8,9 @@
 use crate::{
     proto::{
         failure::Fault,
-        order::Token,
         reads::ResponseTo,
         rx::Rights,
+        sends::Token,
         state::Arrival, //
     },
     wire::{

@@ -6,10 +6,6 @@
 use crate::proto::drain::Marked;
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
-use crate::proto::order::{
-    Record,
-    Token, //
-};
 use crate::proto::reads::{
     Inbound,
     InboundReads,
@@ -20,7 +16,11 @@ use crate::proto::request::{
     Request,
     Sink, //
 };
-use crate::proto::sends::Sends;
+use crate::proto::sends::{
+    Record,
+    Sends,
+    Token, //
+};
 use crate::proto::transport::{
     Broken,
     Transport, //

@@ -38,10 +38,6 @@ use crate::{
             Failure,
             Fault, //
         },
-        order::{
-            Record,
-            Token, //
-        },
         reads::{
             Inbound,
             InboundRead,
@@ -54,7 +50,11 @@ use crate::{
             Request,
             Sink, //
         },
-        sends::Sends,
+        sends::{
+            Record,
+            Sends,
+            Token, //
+        },
         transport::Transport,
         tx::{
             may_start,

@@ -21,17 +21,15 @@ use crate::{
             SharedMemory,
             SharedWord, //
         },
-        rdma::{
-            mmap::MmapEntry,
-            udata::Udata, //
+        rdma::udata::{
+            MmapEntry,
+            Udata, //
         },
         rsiw::queues::Queues,
         task::{
             self,
-            serving::{
-                Serves,
-                ServingThread, //
-            },
+            Serves,
+            ServingThread, //
         },
     },
 };

@@ -10,13 +10,13 @@ mod orders;
 mod responder;
 
 use super::setup::{config, depths, frame, p2p, words, C, M, NO_BITS, R, REP, REQ, S};
-use crate::proto::collector::Reason;
 use crate::proto::connection::{
     Awaits, Code, Error, Event, Input, Log, StreamEnd, ANSWER_MS, CONNECT_MS, LINGER_AGAIN,
     LINGER_MS, REPLY_MS, REQUEST_MS, RTR_MS, TICK_MS,
 };
 use crate::proto::fin::FIN_WAIT_MS;
 use crate::proto::negotiate::EventDepths;
+use crate::proto::setup::Reason;
 use crate::proto::tx::Rtr;
 use crate::support::endpoint::{Answers, Endpoint, QpIs, FAILURE, MAX_EVENT_DATA};
 use crate::wire::mpa::HEADER_LEN;

@@ -11,8 +11,8 @@ mod short;
 mod wakers;
 
 use crate::proto::failure::Fault;
-use crate::proto::order::Status;
 use crate::proto::request::{Operation, Sink};
+use crate::proto::sends::Status;
 use crate::support::queue::Did;
 use crate::support::sending::{params, Posted, Sending};
 use crate::wire::ddp::{Stag, TaggedOffset};

@@ -11,9 +11,9 @@ mod traffic;
 
 use crate::proto::failure::Fault;
 use crate::proto::negotiate::Depths;
-use crate::proto::order::Status;
 use crate::proto::receiver::Extra;
 use crate::proto::request::OperationType;
+use crate::proto::sends::Status;
 use crate::proto::setup::Config;
 use crate::proto::state::QpState;
 use crate::support::peer::{Peer, Received, Region, Wr};
