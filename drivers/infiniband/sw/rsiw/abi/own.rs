@@ -27,6 +27,7 @@ use crate::{
         rsiw::uapi, //
     },
     proto::request::{
+        Local,
         Operation,
         OperationType, //
     },
@@ -451,8 +452,8 @@ impl SqeRest {
             },
             opcode::FETCH_AND_ADD => atomic(OperationType::FetchAdd),
             opcode::COMP_AND_SWAP => atomic(OperationType::CompareSwap),
-            opcode::INVAL_STAG => Operation::Invalidate { stag },
-            opcode::BIND_MW if self.bind().pad == 0 => Operation::Bind,
+            opcode::INVAL_STAG => Operation::Local(Local::Invalidate { stag }),
+            opcode::BIND_MW if self.bind().pad == 0 => Operation::Local(Local::Bind),
             _ => return base.operation(),
         })
     }

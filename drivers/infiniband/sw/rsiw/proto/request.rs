@@ -40,6 +40,13 @@ pub(crate) enum Operation {
         to: TaggedOffset,
         kind: OperationType,
     },
+    /// Concerns this side only, and is not sent.
+    Local(Local),
+}
+
+/// An operation that concerns this side only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Local {
     Invalidate {
         stag: Stag,
     },
@@ -138,22 +145,22 @@ impl Operation {
             Operation::Write { .. } => OperationType::Write,
             Operation::Read { .. } => OperationType::Read,
             Operation::Atomic { kind, .. } => *kind,
-            Operation::Invalidate { .. } => OperationType::Invalidate,
-            Operation::Register => OperationType::Register,
-            Operation::Bind => OperationType::Bind,
+            Operation::Local(Local::Invalidate { .. }) => OperationType::Invalidate,
+            Operation::Local(Local::Register) => OperationType::Register,
+            Operation::Local(Local::Bind) => OperationType::Bind,
         }
     }
 
     /// Returns whether it concerns this side only, and is not sent.
     pub(crate) const fn is_local(&self) -> bool {
-        matches!(
-            self,
-            Operation::Invalidate { .. } | Operation::Register | Operation::Bind
-        )
+        matches!(self, Operation::Local(_))
     }
 
     /// Returns whether it takes back memory that earlier requests may still be read from.
     pub(crate) const fn takes_back(&self) -> bool {
-        matches!(self, Operation::Invalidate { .. } | Operation::Bind)
+        matches!(
+            self,
+            Operation::Local(Local::Invalidate { .. } | Local::Bind)
+        )
     }
 }

@@ -25,8 +25,14 @@ use super::{
         Counter,
         Tally, //
     },
-    drain::Stop,
-    failure::Failure,
+    drain::{
+        Marked,
+        Stop, //
+    },
+    failure::{
+        Failure,
+        Fault, //
+    },
     frame::Writer,
     sends::Token,
     setup::Params,
@@ -67,12 +73,13 @@ use crate::wire::{
 use core::num::Saturating;
 
 pub(crate) use self::env::{
-    Atomics,
     Env,
     NotDone,
     OpenError,
     PayloadError,
-    Peeked, //
+    Peeked,
+    SourceOf,
+    Traced, //
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -126,12 +133,14 @@ pub(crate) struct Sender {
     sq_turn: bool,
     /// Local operations that are left to this run.
     locals: Saturating<u32>,
+    /// Whether this run may send to the peer, and who wakes the sender if not.
+    may_start: Result<(), Marked>,
     terminate: Option<Terminate>,
     /// A Terminate is in the batch, or TCP has it.
     has_terminated: bool,
     /// Something was sent that the peer has to have before the FIN. Messages of set-up do not
     /// count, nor do Read and Atomic Requests, as these are answered.
-    has_spoken: bool,
+    pub(crate) has_spoken: bool,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
     refused: Option<Refused>,
     /// What was sent since the caller last took it.
@@ -201,13 +210,15 @@ impl Framer {
         current: &Current,
     ) -> Result<(), Failure> {
         match (&current.origin, current.message.kind()) {
-            (Origin::Request(token), _) => env
-                .open_request()
-                .map_err(|error| not_opened(env, *token, error))?,
+            (Origin::Request(token), _) => env.open(SourceOf::Request).map_err(|error| {
+                error.ends(|_| Failure::of_request(env.fail(*token, Fault::LocalProtection)))
+            })?,
             (Origin::Peer(msn), Kind::ReadResponse(request)) if request.len > 0 => {
-                env.open_source(request).map_err(|error| Failure {
-                    quote: Some(Quote::read_request(*request, *msn, current.message.sent())),
-                    ..error.into()
+                env.open(SourceOf::Response(request)).map_err(|error| {
+                    error.ends(|error| Failure {
+                        quote: Some(Quote::read_request(*request, *msn, current.message.sent())),
+                        ..error.into()
+                    })
                 })?;
             }
             _ => {}
@@ -317,7 +328,11 @@ impl Framer {
         let error = match written {
             Ok(count) => {
                 self.packer = packer;
-                env.fpdus_made(&current.message, &frame, count);
+                env.trace(Traced::Fpdus {
+                    message: &current.message,
+                    frame: &frame,
+                    count,
+                });
                 return Ok(count);
             }
             Err(error) => error,
@@ -344,15 +359,6 @@ impl Framer {
             PayloadError::NoMemory => TermError::LocalCatastrophic.into(),
             PayloadError::Broken => Failure::defect("an FPDU is not what its header says"),
         }
-    }
-}
-
-/// Fails the request under way `token`, whose memory could not be opened.
-#[cold]
-fn not_opened<T: Transport, E: Env<T>>(env: &mut E, token: Token, error: OpenError) -> Failure {
-    match error {
-        OpenError::Fault(fault) => Failure::of_request(env.fail(token, fault)),
-        OpenError::Defect(what) => Failure::defect(what),
     }
 }
 
@@ -394,6 +400,7 @@ impl Sender {
             wait_for_fpdu: params.wait_for_fpdu,
             sq_turn: true,
             locals: MOST_LOCAL,
+            may_start: Ok(()),
             terminate: None,
             has_terminated: false,
             has_spoken: false,
@@ -427,12 +434,24 @@ impl Sender {
         self.terminate.is_some() || (self.has_terminated && !is_batch_empty)
     }
 
+    /// Returns whether a FIN that is wanted may follow what was sent: TCP has all of the batch, as
+    /// `is_batch_empty` says, and of a Terminate. `stop` is how the run has stopped; behind a failure
+    /// a Terminate is to come.
+    pub(crate) const fn may_finish(&self, stop: &Stop, is_batch_empty: bool) -> bool {
+        is_batch_empty
+            && self.terminate.is_none()
+            && self.refused.is_none()
+            && !matches!(stop, Stop::Failed(_))
+    }
+
     /// Sends what `state` allows, until `limits.run` octets have gone: what is in the batch, a
-    /// Terminate, then requests and responses in turn. Lets go of all regions before it returns.
+    /// Terminate, then requests and responses in turn. `heard` says whether an FPDU of the peer has
+    /// come in, or who wakes the sender when one has. Lets go of all regions before it returns.
     pub(crate) fn run<T, E>(
         &mut self,
         env: &mut E,
         transport: &mut T,
+        heard: Result<(), Marked>,
         state: QpState,
         limits: SendLimits,
     ) -> Stop
@@ -440,6 +459,11 @@ impl Sender {
         T: Transport,
         E: Env<T>,
     {
+        self.locals = MOST_LOCAL;
+        self.may_start = match self.wait_for_fpdu {
+            true => heard,
+            false => Ok(()),
+        };
         let stop = self.send(env, transport, state, limits);
         // No region may be kept from its owner while the peer is awaited (T-20), nor while the
         // caller waits for the owner.
@@ -461,7 +485,6 @@ impl Sender {
     {
         // CAST: 32 bits fit, here and below.
         let (mut budget, batch) = (Saturating(limits.run as usize), limits.batch as usize);
-        self.locals = MOST_LOCAL;
         let mut is_all = false;
         loop {
             if let Err(stop) = self.flush(env, transport) {
@@ -476,10 +499,9 @@ impl Sender {
                 }
                 self.has_terminated = true;
                 self.tally.terminate_sent(message.error);
-                env.terminate_made(&message);
+                env.trace(Traced::Terminate(&message));
                 continue;
             }
-            env.finish(transport, self.has_spoken);
             // For what came meanwhile a work item was queued.
             if is_all || !state.sends() {
                 return Stop::Empty;
@@ -663,10 +685,7 @@ impl Sender {
         let now = Now {
             is_flushed: transport.is_empty(),
             is_direct: transport.is_direct(),
-            may_send: match self.wait_for_fpdu {
-                true => env.heard_of_peer(),
-                false => Ok(()),
-            },
+            may_send: self.may_start,
         };
         let (locals, current) = (&mut self.locals, &mut self.current);
         let started = next_request(env, &mut self.tx, &now, locals, current);

@@ -5,7 +5,10 @@
 #![forbid(unsafe_code)]
 
 use super::failure::Fault;
-use super::request::Operation;
+use super::request::{
+    Local,
+    Operation, //
+};
 use crate::wire::atomic::{
     AtomicRequest,
     AtomicResponse, //
@@ -586,8 +589,8 @@ pub(crate) const fn may_start(
         }
         Operation::Read { .. } | Operation::Atomic { .. } => reads >= ord,
         Operation::Send { .. } | Operation::Write { .. } => fence && reads > 0,
-        Operation::Invalidate { .. } => fence && earlier,
-        Operation::Register | Operation::Bind => false,
+        Operation::Local(Local::Invalidate { .. }) => fence && earlier,
+        Operation::Local(Local::Register | Local::Bind) => false,
     };
     Ok(!waits)
 }

@@ -192,16 +192,6 @@ impl Shared {
         read.is_some_and(|token| self.fail_send(token, fault))
     }
 
-    /// Fails a request that has not begun, which ends the stream. Returns whether its completion
-    /// reports that.
-    pub(super) fn fail_new_send(&self, work: Work, fault: Fault) -> bool {
-        let (told, _) = self.with_sends(|sq| match sq.push(work) {
-            Ok(token) => sq.fail(token, fault),
-            Err(_) => false,
-        });
-        told
-    }
-
     /// Takes a receive for a message that begins.
     #[inline(always)]
     pub(super) fn take_recv(&self, sgl: &mut SgList) -> Result<Option<Recv>, Failure> {

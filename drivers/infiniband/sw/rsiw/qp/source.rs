@@ -16,13 +16,16 @@ use super::{
 };
 use crate::{
     ffi::mm::page::PageSlice,
-    mr::access::Slices,
+    mr::access::{
+        MrError,
+        Slices, //
+    },
     proto::{
-        failure::Fault,
         frame::Writer,
         sender::{
             OpenError,
-            PayloadError, //
+            PayloadError,
+            SourceOf, //
         },
         transport::{
             Piece,
@@ -32,8 +35,7 @@ use crate::{
     queue::sgl::SgList,
     wire::{
         ddp::Stag,
-        rdmap::ReadRequest,
-        terminate::TermError, //
+        rdmap::ReadRequest, //
     },
 };
 use kernel::{
@@ -74,8 +76,16 @@ impl Source {
         })
     }
 
-    /// Opens the memory of the request for reading, or returns why it may not be read.
-    pub(super) fn open_request(&mut self, id: &QpIdentity) -> Result<(), OpenError> {
+    /// Opens what a message is read from, or returns why it may not be read.
+    #[inline(always)]
+    pub(super) fn open(&mut self, id: &QpIdentity, of: SourceOf<'_>) -> Result<(), OpenError> {
+        match of {
+            SourceOf::Request => self.open_request(id),
+            SourceOf::Response(request) => self.open_response(id, request),
+        }
+    }
+
+    fn open_request(&mut self, id: &QpIdentity) -> Result<(), OpenError> {
         self.is_response = false;
         if self.is_inline {
             return Ok(());
@@ -88,24 +98,19 @@ impl Source {
             if sge.length > 0 {
                 let (stag, addr) = (Stag(sge.lkey), sge.laddr);
                 let opened = slot.open(id, Purpose::Request, stag, addr, sge.length);
-                opened.map_err(|_| OpenError::Fault(Fault::LocalProtection))?;
+                opened.map_err(denied)?;
             }
         }
         Ok(())
     }
 
-    /// Opens what the peer wants to read, or returns how the peer is told that it may not.
-    pub(super) fn open_source(
-        &mut self,
-        id: &QpIdentity,
-        request: &ReadRequest,
-    ) -> Result<(), TermError> {
+    fn open_response(&mut self, id: &QpIdentity, request: &ReadRequest) -> Result<(), OpenError> {
         self.is_response = true;
         let (stag, to) = (request.source_stag, request.source_to.0);
         let slot = self.accesses.first_mut();
-        let slot = slot.ok_or(TermError::LocalCatastrophic)?;
+        let slot = slot.ok_or(OpenError::Defect("no room for the access of a response"))?;
         let opened = slot.open(id, Purpose::Answer, stag, to, request.len);
-        opened.map(|_| ()).map_err(remote)
+        opened.map(|_| ()).map_err(denied)
     }
 
     /// Lets go of all memory.
@@ -211,4 +216,10 @@ impl Source {
         }
         Ok(())
     }
+}
+
+#[cold]
+#[inline(never)]
+fn denied(error: MrError) -> OpenError {
+    OpenError::Denied(remote(error))
 }

@@ -41,7 +41,6 @@ use crate::{
     proto::{
         counters::Tally,
         drain::{
-            Marked,
             Stop,
             Waker, //
         },
@@ -60,15 +59,19 @@ use crate::{
             InboundReads,
             OutboundRead, //
         },
-        request::Sink,
+        request::{
+            Local,
+            Sink, //
+        },
         sender::{
-            Atomics,
             Env,
             NotDone,
             OpenError,
             PayloadError,
             Peeked,
-            Sender, //
+            Sender,
+            SourceOf,
+            Traced, //
         },
         sends::{
             Record,
@@ -85,10 +88,7 @@ use crate::{
             Transport, //
         },
         tuning::TX_BATCH,
-        tx::{
-            Frame,
-            Message, //
-        },
+        tx::Frame,
     },
     wire::{
         atomic::{
@@ -103,11 +103,7 @@ use crate::{
             Crc,
             MAX_FPDU, //
         },
-        rdmap::ReadRequest,
-        terminate::{
-            TermError,
-            Terminate, //
-        },
+        terminate::TermError, //
     },
 };
 use kernel::{
@@ -187,11 +183,19 @@ impl TxState {
             qp,
             ring,
             source,
-            fin: &mut self.fin,
             may_wait,
         };
         let limits = qp.id.dev.tuning.sending();
-        self.sender.run(&mut env, &mut transport, state, limits)
+        let heard = qp.flags.heard_of_peer();
+        let stop = self
+            .sender
+            .run(&mut env, &mut transport, heard, state, limits);
+        // Shutting down locks this side's socket: that of the other end must not be held meanwhile.
+        drop(transport);
+        if self.sender.may_finish(&stop, self.batch.is_empty()) {
+            self.fin.send(&stream.sock, self.sender.has_spoken);
+        }
+        stop
     }
 }
 
@@ -199,85 +203,10 @@ struct SendEnv<'a> {
     qp: &'a Shared,
     ring: &'a mut SqRing,
     source: &'a mut Source,
-    fin: &'a mut Fin,
     may_wait: bool,
 }
 
-impl Atomics for SendEnv<'_> {
-    fn operands(&self) -> Option<AtomicOperation> {
-        match &self.source.operands {
-            Some(Operands::Atomic(operation)) => Some(*operation),
-            _ => None,
-        }
-    }
-
-    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
-        self.qp.id.change_word(request)
-    }
-}
-
-impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
-    type Work = Work;
-    type Records = KVVec<Record<Work, Fault>>;
-    type Outbound = KVec<OutboundRead>;
-    type Inbound = KVec<Inbound>;
-
-    fn peek(&mut self) -> Option<Peeked<TcpTransport<'l>, Self>> {
-        let Source { sgl, operands, .. } = self.source;
-        let peeked = self.ring.peek(sgl, operands);
-        if let Some(Ok(request)) = &peeked {
-            self.source.is_inline = request.is_inline;
-        }
-        peeked
-    }
-
-    #[inline(always)]
-    fn consume(&mut self) {
-        self.ring.consume();
-    }
-
-    fn sink(&self) -> Option<Sink> {
-        let sge = self.source.sgl.elements().first()?;
-        Some(Sink {
-            stag: Stag(sge.lkey),
-            to: TaggedOffset(sge.laddr),
-            len: sge.length,
-        })
-    }
-
-    fn may_write(&self, sink: &Sink) -> bool {
-        let access = self.qp.id.access_sink(sink.stag, sink.to.0, sink.len);
-        access.is_ok()
-    }
-
-    fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R {
-        f(&mut self.qp.sq.lock())
-    }
-
-    fn oldest_inbound(&self) -> Option<Inbound> {
-        // Mostly there are none, so that the lock need not be taken.
-        if self.qp.inbound.word() == 0 {
-            return None;
-        }
-        self.qp.inbound.lock().front()
-    }
-
-    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
-        f(&mut self.qp.inbound.lock())
-    }
-
-    fn done(&mut self, tokens: &[Token]) {
-        self.qp.sends_done(tokens);
-    }
-
-    fn fail(&mut self, token: Token, fault: Fault) -> bool {
-        self.qp.fail_send(token, fault)
-    }
-
-    fn fail_new(&mut self, work: Work, fault: Fault) -> bool {
-        self.qp.fail_new_send(work, fault)
-    }
-
+impl SendEnv<'_> {
     fn invalidate(&mut self, stag: Stag) -> Result<(), NotDone> {
         if !self.may_wait {
             return Err(NotDone::Later);
@@ -321,14 +250,86 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         let bound = window.bind(mr.stag(), binding, region, self.qp.id.party());
         bound.map_err(|_| Fault::Bind.into())
     }
+}
 
-    #[inline(always)]
-    fn open_request(&mut self) -> Result<(), OpenError> {
-        self.source.open_request(&self.qp.id)
+impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
+    type Work = Work;
+    type Records = KVVec<Record<Work, Fault>>;
+    type Outbound = KVec<OutboundRead>;
+    type Inbound = KVec<Inbound>;
+
+    fn peek(&mut self) -> Option<Peeked<TcpTransport<'l>, Self>> {
+        let Source { sgl, operands, .. } = self.source;
+        let peeked = self.ring.peek(sgl, operands);
+        if let Some(Ok(request)) = &peeked {
+            self.source.is_inline = request.is_inline;
+        }
+        peeked
     }
 
-    fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError> {
-        self.source.open_source(&self.qp.id, request)
+    #[inline(always)]
+    fn consume(&mut self) {
+        self.ring.consume();
+    }
+
+    fn operands(&self) -> Option<AtomicOperation> {
+        match &self.source.operands {
+            Some(Operands::Atomic(operation)) => Some(*operation),
+            _ => None,
+        }
+    }
+
+    fn sink(&self) -> Result<Option<Sink>, Fault> {
+        let Some(sge) = self.source.sgl.elements().first() else {
+            return Ok(None);
+        };
+        let (stag, len) = (Stag(sge.lkey), sge.length);
+        if len > 0 {
+            let access = self.qp.id.access_sink(stag, sge.laddr, len);
+            access.map_err(|_| Fault::LocalProtection)?;
+        }
+        let to = TaggedOffset(sge.laddr);
+        Ok(Some(Sink { stag, to, len }))
+    }
+
+    fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R {
+        f(&mut self.qp.sq.lock())
+    }
+
+    fn with_inbound<R>(
+        &self,
+        f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> Option<R>,
+    ) -> Option<R> {
+        // Mostly there are none, so that the lock need not be taken.
+        if self.qp.inbound.word() == 0 {
+            return None;
+        }
+        f(&mut self.qp.inbound.lock())
+    }
+
+    fn done(&mut self, tokens: &[Token]) {
+        self.qp.sends_done(tokens);
+    }
+
+    fn fail(&mut self, token: Token, fault: Fault) -> bool {
+        self.qp.fail_send(token, fault)
+    }
+
+    fn perform(&mut self, operation: Local) -> Result<(), NotDone> {
+        match operation {
+            Local::Invalidate { stag } => self.invalidate(stag),
+            Local::Register => self.register(),
+            Local::Bind => self.bind(),
+        }
+    }
+
+    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
+        self.qp.id.change_word(request)
+    }
+
+    #[inline(always)]
+    fn open(&mut self, source: SourceOf<'_>) -> Result<(), OpenError> {
+        self.source.open(&self.qp.id, source)
     }
 
     fn close(&mut self) {
@@ -355,22 +356,16 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         direct.hand_over(self.source, front, frame)
     }
 
-    fn heard_of_peer(&self) -> Result<(), Marked> {
-        self.qp.flags.heard_of_peer()
-    }
-
     #[inline(always)]
-    fn fpdus_made(&self, message: &Message, frame: &Frame, count: u32) {
-        self.qp.id.trace_fpdus(message, frame, count);
-    }
-
-    fn terminate_made(&self, message: &Terminate) {
-        self.qp.id.trace_terminate(message);
-    }
-
-    #[inline(always)]
-    fn finish(&mut self, transport: &mut TcpTransport<'l>, has_spoken: bool) {
-        self.fin.send(&transport.stream.sock, has_spoken);
+    fn trace(&self, what: Traced<'_>) {
+        match what {
+            Traced::Fpdus {
+                message,
+                frame,
+                count,
+            } => self.qp.id.trace_fpdus(message, frame, count),
+            Traced::Terminate(message) => self.qp.id.trace_terminate(message),
+        }
     }
 }
 

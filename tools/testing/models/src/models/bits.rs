@@ -45,16 +45,11 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/qp/tx.rs",
-        from: "    fn oldest_inbound(",
+        from: "    fn with_inbound<",
         lines: &[
             "if self.qp.inbound.word() == 0 {",
-            "self.qp.inbound.lock().front()",
+            "f(&mut self.qp.inbound.lock())",
         ],
-    },
-    Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/tx.rs",
-        from: "    fn with_inbound<",
-        lines: &["f(&mut self.qp.inbound.lock())"],
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/watched.rs",

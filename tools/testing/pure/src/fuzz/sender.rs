@@ -4,7 +4,7 @@
 
 use super::message_len;
 use crate::proto::failure::Fault;
-use crate::proto::request::{Operation, OperationType, Sink};
+use crate::proto::request::{Local, Operation, OperationType, Sink};
 use crate::proto::sender::{OpenError, PayloadError};
 use crate::proto::state::QpState;
 use crate::proto::tx::Rtr;
@@ -73,7 +73,7 @@ pub fn sender(data: &[u8]) {
                 let which = input.below(32);
                 sending.queue.faults = Faults {
                     open: match which {
-                        0 => Some(OpenError::Fault(Fault::LocalProtection)),
+                        0 => Some(OpenError::Denied(TermError::RemoteStag)),
                         1 => Some(OpenError::Defect("fuzzed")),
                         _ => None,
                     },
@@ -150,15 +150,15 @@ fn posted(input: &mut Input<'_>) -> Posted {
                 len,
             )
         }
-        7 => (Operation::Invalidate { stag }, 0),
-        8 => (Operation::Register, 0),
+        7 => (Operation::Local(Local::Invalidate { stag }), 0),
+        8 => (Operation::Local(Local::Register), 0),
         9 => {
             let kind = OperationType::FetchAdd;
             // Too long for a result, at times.
             let len = WORD_LEN.saturating_add(u32::from(input.one_in(16)));
             (Operation::Atomic { stag, to, kind }, len)
         }
-        _ => (Operation::Bind, 0),
+        _ => (Operation::Local(Local::Bind), 0),
     };
     let flags = input.below(32);
     let operands = Some(self::operation(input));

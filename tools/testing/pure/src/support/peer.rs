@@ -362,8 +362,11 @@ impl Peer {
             return;
         };
         self.pipe.allowance = batches;
-        let state = self.world.state;
-        match sender.run(&mut self.world.queue, &mut self.pipe, state, self.tuning.tx) {
+        let (queue, pipe, state) = (&mut self.world.queue, &mut self.pipe, self.world.state);
+        let heard = queue.heard_of_peer();
+        let stop = sender.run(queue, pipe, heard, state, self.tuning.tx);
+        queue.finish(sender, pipe, &stop);
+        match stop {
             Stop::Empty | Stop::For(_) | Stop::Again => {}
             Stop::Failed(failure) => self.fail(failure),
         }

@@ -5,19 +5,19 @@
 
 use super::memory::{Memory, Octets};
 use super::tcp::Tcp;
-use crate::proto::drain::{Drained, Marked, Waker};
+use crate::proto::drain::{Drained, Marked, Stop, Waker};
 use crate::proto::failure::Fault;
 use crate::proto::frame::Writer;
 use crate::proto::reads::{Inbound, InboundReads, OutboundRead, OutboundReads};
-use crate::proto::request::{BadRequest, Operation, Request, Sink};
-use crate::proto::sender::{Atomics, Env, NotDone, OpenError, PayloadError, Peeked};
+use crate::proto::request::{BadRequest, Local, Operation, Request, Sink};
+use crate::proto::sender::{Env, NotDone, OpenError, PayloadError, Peeked, Sender, SourceOf};
 use crate::proto::sends::{Completed, Record, Sends, Status, Token};
 use crate::proto::setup::Params;
 use crate::proto::transport::Transport;
 use crate::proto::tx::Frame;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest};
 use crate::wire::ddp::{Header, Stag};
-use crate::wire::rdmap::{Control, Opcode, ReadRequest};
+use crate::wire::rdmap::{Control, Opcode};
 use crate::wire::terminate::TermError;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -212,33 +212,19 @@ impl Queue {
         }
     }
 
-    fn local(&mut self, did: Did) -> Result<(), NotDone> {
-        assert!(self.open.is_none(), "{did:?} while memory is open");
-        if self.faults.later {
-            return Err(NotDone::Later);
-        }
-        match self.faults.local {
-            Some(fault) => Err(fault.into()),
-            None => {
-                self.tell(did);
-                Ok(())
-            }
+    /// Whether an FPDU of the peer has come in, or who wakes the sender when one has.
+    pub(super) fn heard_of_peer(&self) -> Result<(), Marked> {
+        match self.heard {
+            true => Ok(()),
+            false => Err(Waker::Peer.mark(|| ())),
         }
     }
-}
 
-impl Atomics for Queue {
-    fn operands(&self) -> Option<AtomicOperation> {
-        self.peeked().0.operands
-    }
-
-    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
-        match self.faults.source {
-            Some(error) => Err(error),
-            None => {
-                self.tell(Did::CarriedOut(*request));
-                self.memory.change(request)
-            }
+    /// Sends a FIN that is wanted, as `sender` has stopped with `stop`, if it may follow.
+    pub(super) fn finish(&mut self, sender: &Sender, tcp: &Tcp, stop: &Stop) {
+        if sender.may_finish(stop, !tcp.has_batch()) {
+            self.fin |= self.wants_fin;
+            self.tell(Did::Finished(sender.has_spoken));
         }
     }
 }
@@ -274,24 +260,27 @@ impl Env<Tcp> for Queue {
         }
     }
 
-    fn sink(&self) -> Option<Sink> {
-        self.peeked().0.sink
+    fn operands(&self) -> Option<AtomicOperation> {
+        self.peeked().0.operands
     }
 
-    fn may_write(&self, sink: &Sink) -> bool {
-        assert!(sink.len > 0);
-        !self.faults.sink && self.memory.may_write(sink)
+    fn sink(&self) -> Result<Option<Sink>, Fault> {
+        let sink = self.peeked().0.sink;
+        let is_bad = |sink: Sink| self.faults.sink || !self.memory.may_write(&sink);
+        match sink.filter(|sink| sink.len > 0).is_some_and(is_bad) {
+            true => Err(Fault::LocalProtection),
+            false => Ok(sink),
+        }
     }
 
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R {
         f(&mut self.sends.borrow_mut())
     }
 
-    fn oldest_inbound(&self) -> Option<Inbound> {
-        self.inbound.borrow().front()
-    }
-
-    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R {
+    fn with_inbound<R>(
+        &self,
+        f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> Option<R>,
+    ) -> Option<R> {
         f(&mut self.inbound.borrow_mut())
     }
 
@@ -309,42 +298,49 @@ impl Env<Tcp> for Queue {
         told
     }
 
-    fn fail_new(&mut self, work: u64, fault: Fault) -> bool {
-        let token = self.sends.get_mut().push(work).expect("room");
-        self.fail(token, fault)
-    }
-
-    fn invalidate(&mut self, stag: Stag) -> Result<(), NotDone> {
-        self.local(Did::Invalidated(stag))
-    }
-
-    fn register(&mut self) -> Result<(), NotDone> {
-        self.local(Did::Registered)
-    }
-
-    fn bind(&mut self) -> Result<(), NotDone> {
-        self.local(Did::Bound)
-    }
-
-    fn open_request(&mut self) -> Result<(), OpenError> {
-        match self.faults.open {
-            Some(error) => Err(error),
+    fn perform(&mut self, operation: Local) -> Result<(), NotDone> {
+        let did = match operation {
+            Local::Invalidate { stag } => Did::Invalidated(stag),
+            Local::Register => Did::Registered,
+            Local::Bind => Did::Bound,
+        };
+        assert!(self.open.is_none(), "{did:?} while memory is open");
+        if self.faults.later {
+            return Err(NotDone::Later);
+        }
+        match self.faults.local {
+            Some(fault) => Err(fault.into()),
             None => {
-                self.open = Some(self.peeked().1.clone());
+                self.tell(did);
                 Ok(())
             }
         }
     }
 
-    fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError> {
-        assert!(request.len > 0);
+    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError> {
         match self.faults.source {
             Some(error) => Err(error),
             None => {
-                self.open = Some(self.memory.source(request)?);
-                Ok(())
+                self.tell(Did::CarriedOut(*request));
+                self.memory.change(request)
             }
         }
+    }
+
+    fn open(&mut self, source: SourceOf<'_>) -> Result<(), OpenError> {
+        let denied = self.faults.source.map(OpenError::Denied);
+        let (fault, octets) = match source {
+            SourceOf::Request => (self.faults.open, Ok(self.peeked().1.clone())),
+            SourceOf::Response(request) => {
+                assert!(request.len > 0);
+                (denied, self.memory.source(request))
+            }
+        };
+        if let Some(error) = fault {
+            return Err(error);
+        }
+        self.open = Some(octets.map_err(OpenError::Denied)?);
+        Ok(())
     }
 
     fn close(&mut self) {
@@ -392,18 +388,5 @@ impl Env<Tcp> for Queue {
         };
         transport.hand_over(front, payload);
         Ok(())
-    }
-
-    fn heard_of_peer(&self) -> Result<(), Marked> {
-        match self.heard {
-            true => Ok(()),
-            false => Err(Waker::Peer.mark(|| ())),
-        }
-    }
-
-    fn finish(&mut self, transport: &mut Tcp, has_spoken: bool) {
-        assert!(transport.is_empty(), "a FIN in front of what is not sent");
-        self.fin |= self.wants_fin;
-        self.tell(Did::Finished(has_spoken));
     }
 }

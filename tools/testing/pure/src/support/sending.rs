@@ -15,7 +15,7 @@ use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::reads::{Inbound, InboundRead};
 use crate::proto::rx::Rx;
-use crate::proto::sender::{Env, Sender};
+use crate::proto::sender::Sender;
 #[cfg(test)]
 use crate::proto::sends::Completed;
 use crate::proto::sends::Status;
@@ -155,11 +155,12 @@ impl Sending {
     pub(crate) fn run_once(&mut self) -> Stop {
         self.tcp.marked = None;
         self.queue.was_empty = false;
-        let stop = self
-            .sender
-            .run(&mut self.queue, &mut self.tcp, self.state, SENDING);
+        let (queue, tcp) = (&mut self.queue, &mut self.tcp);
+        let heard = queue.heard_of_peer();
+        let stop = self.sender.run(queue, tcp, heard, self.state, SENDING);
         // T-20: no region is kept from its owner.
         assert!(!self.queue.is_open(), "memory is left open");
+        self.queue.finish(&self.sender, &self.tcp, &stop);
         self.check(&stop);
         stop
     }

@@ -3,7 +3,7 @@
 //! Segmentation, packing and start conditions.
 
 use crate::proto::failure::Fault;
-use crate::proto::request::{Operation, OperationType};
+use crate::proto::request::{Local, Operation, OperationType};
 use crate::proto::tx::{may_start, Kind, Packer, TooMany, Tx, MAX_HEADER};
 use crate::support::frames::{self, next, SEND};
 use crate::support::rng::{Choices, Rng};
@@ -178,8 +178,11 @@ fn v_fnc_start_conditions() {
         to,
         kind: OperationType::CompareSwap,
     };
-    let invalidate = Operation::Invalidate { stag };
-    let (register, bind) = (Operation::Register, Operation::Bind);
+    let invalidate = Operation::Local(Local::Invalidate { stag });
+    let (register, bind) = (
+        Operation::Local(Local::Register),
+        Operation::Local(Local::Bind),
+    );
     // (operation, fence, reads, ord, earlier) -> Start
     let table = [
         ((send, false, 5, 8, true), Ok(true)),

@@ -3,8 +3,10 @@
 //! What a sender needs of its surroundings. Its methods are called under the lock of the sender.
 #![forbid(unsafe_code)]
 
-use crate::proto::drain::Marked;
-use crate::proto::failure::Fault;
+use crate::proto::failure::{
+    Failure,
+    Fault, //
+};
 use crate::proto::frame::Writer;
 use crate::proto::reads::{
     Inbound,
@@ -13,6 +15,7 @@ use crate::proto::reads::{
 };
 use crate::proto::request::{
     BadRequest,
+    Local,
     Request,
     Sink, //
 };
@@ -33,7 +36,6 @@ use crate::wire::atomic::{
     AtomicOperation,
     AtomicRequest, //
 };
-use crate::wire::ddp::Stag;
 use crate::wire::rdmap::ReadRequest;
 use crate::wire::terminate::{
     TermError,
@@ -55,12 +57,33 @@ impl From<Broken> for PayloadError {
     }
 }
 
+/// A message whose source is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SourceOf<'a> {
+    /// The request that was peeked at last.
+    Request,
+    /// The Read Response to this Read of the peer, which is not empty.
+    Response(&'a ReadRequest),
+}
+
+/// Why a source is not open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OpenError {
-    /// Its completion has to say so.
-    Fault(Fault),
+    /// It may not be read; how a peer that named it is told.
+    Denied(TermError),
     /// The surroundings have lost count.
     Defect(&'static str),
+}
+
+impl OpenError {
+    /// Returns how the stream ends: as `denied` says if the source may not be read.
+    #[cold]
+    pub(super) fn ends(self, denied: impl FnOnce(TermError) -> Failure) -> Failure {
+        match self {
+            Self::Denied(error) => denied(error),
+            Self::Defect(what) => Failure::defect(what),
+        }
+    }
 }
 
 /// Why a request that is not sent was not carried out.
@@ -78,18 +101,19 @@ impl From<Fault> for NotDone {
     }
 }
 
-pub(crate) trait Atomics {
-    /// Returns the operands of the Atomic Operation that was peeked at last.
-    fn operands(&self) -> Option<AtomicOperation>;
-
-    /// Carries out an Atomic Operation of the peer, if the peer may do that there, so that nobody
-    /// else changes the word meanwhile. Returns what it was before, or how the peer is told that
-    /// nothing was changed.
-    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
+/// What has just been put into the batch, or handed over.
+pub(crate) enum Traced<'a> {
+    /// The FPDU of `frame` and those behind it that are alike, `count` in all.
+    Fpdus {
+        message: &'a Message,
+        frame: &'a tx::Frame,
+        count: u32,
+    },
+    Terminate(&'a Terminate),
 }
 
 /// What a sender needs of its surroundings, which send over `T`.
-pub(crate) trait Env<T: Transport>: Atomics {
+pub(crate) trait Env<T: Transport> {
     /// What is needed to complete a request.
     type Work: Copy;
     /// Storage of the records of [`Sends`].
@@ -103,52 +127,49 @@ pub(crate) trait Env<T: Transport>: Atomics {
     /// names of its memory, or its octets, and its operands, until they are asked for another.
     fn peek(&mut self) -> Option<Peeked<T, Self>>;
 
-    /// Takes the oldest request out, so that its slot is free.
+    /// Takes the oldest request out, so that its slot is free. Called once it is recorded as under
+    /// way, or is to complete in error.
     fn consume(&mut self);
 
-    /// Returns the first element of the request that was peeked at.
-    fn sink(&self) -> Option<Sink>;
+    /// Returns the operands of the Atomic Operation that was peeked at last.
+    fn operands(&self) -> Option<AtomicOperation>;
 
-    /// Returns whether this side may write all of `sink`, which is not empty (T-22).
-    fn may_write(&self, sink: &Sink) -> bool;
+    /// Returns the first element of the Read or Atomic Operation that was peeked at last, to which
+    /// the response goes, or `None` if it has no element. Fails if this side may not write all of
+    /// it (T-22).
+    fn sink(&self) -> Result<Option<Sink>, Fault>;
 
     /// Calls `f` with the requests under way, locked.
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
 
-    /// Returns the oldest request of the peer. May miss one that comes at this moment; the receiver
-    /// has a work item send afterwards.
-    fn oldest_inbound(&self) -> Option<Inbound>;
+    /// Calls `f` with the peer's requests, locked, and returns what it returns; `None` if there are
+    /// no requests. May miss one that comes at this moment; the receiver has a work item send
+    /// afterwards.
+    fn with_inbound<R>(
+        &self,
+        f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> Option<R>,
+    ) -> Option<R>;
 
-    /// Calls `f` with the peer's requests, locked.
-    fn with_inbound<R>(&self, f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> R) -> R;
-
-    /// Completes what is due, as TCP has all of these requests.
+    /// Completes what is due, as TCP has all of these requests, or they are carried out.
     fn done(&mut self, tokens: &[Token]);
 
     /// Fails a request under way. Returns whether its completion tells so (T-33).
     fn fail(&mut self, token: Token, fault: Fault) -> bool;
 
-    /// Fails a request that has not begun. Returns whether its completion tells so.
-    fn fail_new(&mut self, work: Self::Work, fault: Fault) -> bool;
+    /// Carries out the local operation that was peeked at last (V-INV, V-MR-17, V-MR-18, V-MW-2,
+    /// V-MW-4). When it has invalidated an STag, nobody uses that memory.
+    fn perform(&mut self, operation: Local) -> Result<(), NotDone>;
 
-    /// Invalidates an STag (V-INV). When this returns, nobody uses its memory.
-    fn invalidate(&mut self, stag: Stag) -> Result<(), NotDone>;
+    /// Carries out an Atomic Operation of the peer, if the peer may do that there, so that nobody
+    /// else changes the word meanwhile. Returns what it was before, or how the peer is told that
+    /// nothing was changed.
+    fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
 
-    /// Carries out the fast registration that was peeked at last (V-MR-17, V-MR-18).
-    fn register(&mut self) -> Result<(), NotDone>;
+    /// Checks that the source of a message that begins or goes on may be read, and keeps it readable
+    /// until [`Env::close`]. Sources of earlier messages may stay open until then, too.
+    fn open(&mut self, source: SourceOf<'_>) -> Result<(), OpenError>;
 
-    /// Carries out the bind of a window that was peeked at last (V-MW-2, V-MW-4).
-    fn bind(&mut self) -> Result<(), NotDone>;
-
-    /// Checks that the memory of the current request may be read, and keeps it readable until
-    /// [`Env::close`]. Memory of earlier messages may stay open until then, too.
-    fn open_request(&mut self) -> Result<(), OpenError>;
-
-    /// Does the same for the source of a Read of the peer, which is not empty. Returns what the
-    /// peer is told if it may not be read.
-    fn open_source(&mut self, request: &ReadRequest) -> Result<(), TermError>;
-
-    /// Lets go of all memory that was opened.
+    /// Lets go of all memory that was opened: at the end of a run, and before a local operation.
     fn close(&mut self);
 
     /// Writes `len` octets of the current message, which is open, from `offset` on.
@@ -170,19 +191,8 @@ pub(crate) trait Env<T: Transport>: Atomics {
         frame: &tx::Frame,
     ) -> Result<(), PayloadError>;
 
-    /// Has the sender wait unless an FPDU of the peer has come in.
-    fn heard_of_peer(&self) -> Result<(), Marked>;
-
-    /// For tracing: the FPDU of `frame` and those behind it that are alike, `count` in all, are in
-    /// the batch.
-    fn fpdus_made(&self, _message: &Message, _frame: &tx::Frame, _count: u32) {}
-
-    /// For tracing: a Terminate is in the batch.
-    fn terminate_made(&self, _message: &Terminate) {}
-
-    /// Sends a FIN that is wanted, as TCP has all that is in front of it; with `has_spoken`, once
-    /// the peer has acknowledged that.
-    fn finish(&mut self, transport: &mut T, has_spoken: bool);
+    /// Traces what was made, if somebody wants that.
+    fn trace(&self, _what: Traced<'_>) {}
 }
 
 pub(crate) type Peeked<T, E> =

@@ -19,14 +19,14 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    Atomics,
     Current,
     Env,
     Framer,
     NotDone,
     Origin,
     PayloadError,
-    Sender, //
+    Sender,
+    Traced, //
 };
 use crate::{
     proto::{
@@ -140,16 +140,11 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             Ok(token) => token,
             Err(fault) => return Err(fail_new(env, request.work, fault).into()),
         };
-        if request.operation.is_local() {
+        if let Operation::Local(operation) = request.operation {
             // Memory that is open is let go of first: whoever waits for its users must not be one
             // of them.
             env.close();
-            let done = match request.operation {
-                Operation::Invalidate { stag } => env.invalidate(stag),
-                Operation::Register => env.register(),
-                _ => env.bind(),
-            };
-            let result = match done {
+            let result = match env.perform(operation) {
                 Ok(()) => Ok(()),
                 Err(NotDone::Fault(fault)) => Err(fault),
                 Err(NotDone::Later) => {
@@ -200,7 +195,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                 (kind, Origin::Request(token))
             }
             Operation::Write { stag, to, .. } => (Kind::Write { stag, to }, Origin::Request(token)),
-            Operation::Invalidate { .. } | Operation::Register | Operation::Bind => {
+            Operation::Local(_) => {
                 return Err(Failure::defect("a local operation has no message").into());
             }
         };
@@ -224,7 +219,8 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
 #[cold]
 fn fail_new<T: Transport, E: Env<T>>(env: &mut E, work: E::Work, fault: Fault) -> Failure {
     env.consume();
-    Failure::of_request(env.fail_new(work, fault))
+    let token = env.with_sends(|sends| sends.push(work));
+    Failure::of_request(token.is_ok_and(|token| env.fail(token, fault)))
 }
 
 /// Records a request as under way, if it may start. Returns its token, or what is wrong with it.
@@ -288,13 +284,8 @@ fn read_sink<T: Transport, E: Env<T>>(
     invalidate: bool,
 ) -> Result<(Stag, TaggedOffset), Fault> {
     let is_used = |sink: &Sink| sink.len > 0 || invalidate;
-    let Some(sink) = env.sink().filter(is_used) else {
-        return Ok((NO_SINK, TaggedOffset(0)));
-    };
-    if sink.len > 0 && !env.may_write(&sink) {
-        return Err(Fault::LocalProtection);
-    }
-    Ok((sink.stag, sink.to))
+    let sink = env.sink()?.filter(is_used);
+    Ok(sink.map_or((NO_SINK, TaggedOffset(0)), |sink| (sink.stag, sink.to)))
 }
 
 fn finish<T: Transport, E: Env<T>>(
@@ -337,11 +328,12 @@ impl Sender {
 
     /// Makes the answer to the peer's oldest request the current message, if there is one. Returns
     /// whether there is. Fails for an Atomic Operation that the peer may not carry out.
+    #[inline(always)]
     pub(super) fn next_response<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
     ) -> Result<bool, Failure> {
-        let (msn, request) = match env.oldest_inbound() {
+        let (msn, request) = match env.with_inbound(|inbound| inbound.front()) {
             None => return Ok(false),
             Some(Inbound::Atomic(msn, request)) => {
                 self.perform_atomic(env, msn, &request)?;
@@ -361,8 +353,8 @@ impl Sender {
 
 /// Returns the request for an Atomic Operation of ours on the word at `to` of `stag`.
 #[inline(never)]
-pub(super) fn atomic_request<A: Atomics>(
-    env: &A,
+pub(super) fn atomic_request<T: Transport, E: Env<T>>(
+    env: &E,
     tx: &Tx,
     stag: Stag,
     to: TaggedOffset,
@@ -382,8 +374,8 @@ pub(super) fn atomic_request<A: Atomics>(
 /// Returns where the result of an Atomic Operation of ours goes, if this side may write it.
 #[inline(never)]
 pub(super) fn sink<T: Transport, E: Env<T>>(env: &E) -> Result<(Stag, TaggedOffset), Fault> {
-    let is_good = |sink: &Sink| sink.len == WORD_LEN && env.may_write(sink);
-    let sink = env.sink().filter(is_good).ok_or(Fault::LocalProtection)?;
+    let is_word = |sink: &Sink| sink.len == WORD_LEN;
+    let sink = env.sink()?.filter(is_word).ok_or(Fault::LocalProtection)?;
     Ok((sink.stag, sink.to))
 }
 
@@ -493,7 +485,11 @@ impl Framer {
             PayloadError::NoMemory => Failure::from(TermError::LocalCatastrophic),
             PayloadError::Broken => Failure::defect("a segment is not what its header says"),
         })?;
-        env.fpdus_made(&current.message, &frame, 1);
+        env.trace(Traced::Fpdus {
+            message: &current.message,
+            frame: &frame,
+            count: 1,
+        });
         let advanced = current.message.advance(&frame, 1);
         advanced.map_err(|TooMany| Failure::defect("a message has no such segment"))?;
         Ok(true)

@@ -25,6 +25,7 @@ use crate::{
     proto::{
         failure::Fault,
         request::{
+            Local,
             Operation,
             OperationType, //
         },
@@ -298,7 +299,7 @@ impl KernelSq {
             is_inline,
         };
         let operands = match operation {
-            Operation::Register => {
+            Operation::Local(Local::Register) => {
                 let of = wr.into_registration().ok_or(EINVAL)?;
                 Some(Operands::Register(of))
             }
@@ -333,9 +334,12 @@ fn operation(asked: SendOp) -> (Operation, Option<Operands>) {
             };
             return (asked, Some(Operands::Atomic(operation)));
         }
-        SendOp::Invalidate { key } => Operation::Invalidate { stag: Stag(key) },
-        SendOp::Register => Operation::Register,
-        SendOp::Bind(of) => return (Operation::Bind, Some(Operands::Bind(of))),
+        SendOp::Invalidate { key } => Operation::Local(Local::Invalidate { stag: Stag(key) }),
+        SendOp::Register => Operation::Local(Local::Register),
+        SendOp::Bind(of) => {
+            let bind = Operation::Local(Local::Bind);
+            return (bind, Some(Operands::Bind(of)));
+        }
     };
     (operation, None)
 }

@@ -272,18 +272,19 @@ fn t_11_refused() {
     let mut sending = sending();
     sending.post(send(10));
     sending.run();
+    assert_eq!(sending.did().last(), Some(&Did::Finished(true)));
     sending.tcp.refuses = true;
     sending.post(send(20));
     sending.run();
     assert!(sending.sender.is_busy());
+    assert_eq!(sending.did(), [], "a FIN behind half of the stream");
     sending.tcp.refuses = false;
     sending.post(send(30));
-    let before = sending.did().len();
     sending
         .sender
         .set_terminate(&TermError::CatastrophicStream.into());
     sending.run();
-    assert!(before > 0 && sending.did().is_empty());
+    assert_eq!(sending.did(), []);
     assert_eq!(messages(&sending), [Opcode::Send]);
     assert_eq!(sending.queue.completions, [(0, Status::Success)]);
     sending.queue.flush();

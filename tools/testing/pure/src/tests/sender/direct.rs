@@ -52,7 +52,7 @@ fn m_mpa_10_other_end_has_gone() {
 fn v_ord_12_local_requests_wait() {
     let mut sending = direct(Ok(true));
     sending.post(send(40));
-    sending.post(Posted::new(Operation::Register, 0));
+    sending.post(Posted::new(Operation::Local(Local::Register), 0));
     sending.run();
     let mut did = sending.did();
     did.retain(|did| !matches!(did, Did::Finished(_)));

@@ -3,6 +3,7 @@
 //! What goes wrong while a message is sent: where the stream ends then, and what is told.
 
 use super::*;
+use crate::proto::drain::Stop;
 use crate::proto::sender::{OpenError, PayloadError};
 use crate::proto::state::QpState;
 use crate::proto::transport::{Broken, Piece};
@@ -17,7 +18,7 @@ fn v_wc_6_memory_of_a_request() {
     sending.run();
     sending.post(send(10));
     sending.post(write(10));
-    sending.queue.faults.open = Some(OpenError::Fault(Fault::LocalProtection));
+    sending.queue.faults.open = Some(OpenError::Denied(TermError::RemoteStag));
     sending.run();
     let failure = sending.failed.as_ref().expect("failed");
     assert!(failure.in_completion && !failure.is_defect);
@@ -142,6 +143,25 @@ fn t_32_terminate_has_no_room() {
         assert!(sending.tcp.out.is_empty());
         assert!(sending.sender.owes_terminate(true));
     }
+}
+
+/// T-32: what fails is told to the peer in front of the FIN.
+#[test]
+fn t_32_fin_behind_terminate() {
+    let mut sending = sending();
+    sending.queue.faults.open = Some(OpenError::Denied(TermError::RemoteStag));
+    sending.post(send(10));
+    assert!(matches!(sending.run_once(), Stop::Failed(_)));
+    assert!(!sending
+        .did()
+        .iter()
+        .any(|did| matches!(did, Did::Finished(_))));
+    sending
+        .sender
+        .set_terminate(&TermError::LocalCatastrophic.into());
+    sending.state = QpState::Terminate;
+    sending.run();
+    assert_eq!(sending.did(), [Did::Sent, Did::Finished(true)]);
 }
 
 /// T-8: a piece of memory is copied as a whole, or not at all.

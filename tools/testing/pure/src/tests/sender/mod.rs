@@ -11,7 +11,7 @@ mod short;
 mod wakers;
 
 use crate::proto::failure::Fault;
-use crate::proto::request::{Operation, Sink};
+use crate::proto::request::{Local, Operation, Sink};
 use crate::proto::sends::Status;
 use crate::support::queue::Did;
 use crate::support::sending::{params, Posted, Sending};

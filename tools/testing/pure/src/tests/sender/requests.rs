@@ -7,7 +7,7 @@ use crate::proto::drain::Stop;
 use crate::proto::request::OperationType;
 use crate::proto::tx::Rtr;
 
-const INVALIDATE: Operation = Operation::Invalidate { stag: Stag(9) };
+const INVALIDATE: Operation = Operation::Local(Local::Invalidate { stag: Stag(9) });
 
 /// V-FNC, T-41: what holds a request back, and what stays on this side.
 #[test]
@@ -23,12 +23,17 @@ fn t_41_types() {
         (read, OperationType::Read, false, false),
         (Ok(INVALIDATE), OperationType::Invalidate, true, true),
         (
-            Ok(Operation::Register),
+            Ok(Operation::Local(Local::Register)),
             OperationType::Register,
             true,
             false,
         ),
-        (Ok(Operation::Bind), OperationType::Bind, true, true),
+        (
+            Ok(Operation::Local(Local::Bind)),
+            OperationType::Bind,
+            true,
+            true,
+        ),
     ];
     for (operation, kind, is_local, takes_back) in cases {
         let operation = operation.expect("good");
@@ -46,10 +51,10 @@ fn v_ord_12_local_requests() {
     for posted in [
         send(100),
         Posted::new(INVALIDATE, 0),
-        Posted::new(Operation::Register, 0),
+        Posted::new(Operation::Local(Local::Register), 0),
         write(10),
-        Posted::new(Operation::Register, 0),
-        Posted::new(Operation::Bind, 0),
+        Posted::new(Operation::Local(Local::Register), 0),
+        Posted::new(Operation::Local(Local::Bind), 0),
         send(0),
     ] {
         sending.post(posted);
@@ -105,7 +110,11 @@ fn v_fnc_3_fence() {
 /// run; it has not begun, and nothing behind it has. What is in front of it has been sent.
 #[test]
 fn v_ord_12_local_requests_later() {
-    for local in [INVALIDATE, Operation::Register, Operation::Bind] {
+    for local in [
+        INVALIDATE,
+        Operation::Local(Local::Register),
+        Operation::Local(Local::Bind),
+    ] {
         let mut sending = sending();
         sending.post(send(100));
         sending.post(Posted::new(local, 0));
@@ -213,8 +222,8 @@ fn v_rd_11_turn_behind_a_flush() {
 fn v_inv_13_local_failures() {
     for (operation, fault) in [
         (INVALIDATE, Fault::LocalProtection),
-        (Operation::Register, Fault::LocalOperation),
-        (Operation::Bind, Fault::Bind),
+        (Operation::Local(Local::Register), Fault::LocalOperation),
+        (Operation::Local(Local::Bind), Fault::Bind),
     ] {
         let mut sending = sending();
         sending.post(send(10));
@@ -368,7 +377,7 @@ fn t_24_local_requests_do_not_wait() {
     let mut agreed = params(4);
     agreed.wait_for_fpdu = true;
     let mut sending = Sending::new(&agreed, EMSS, 8);
-    sending.post(Posted::new(Operation::Register, 0));
+    sending.post(Posted::new(Operation::Local(Local::Register), 0));
     sending.post(Posted::new(INVALIDATE, 0));
     sending.post(send(10));
     sending.run();

@@ -99,7 +99,7 @@ fn v_wc_6_what_is_wrong() {
         let faults = &mut sending.queue.faults;
         let end = match n {
             0 => {
-                faults.open = Some(OpenError::Fault(Fault::LocalProtection));
+                faults.open = Some(OpenError::Denied(TermError::RemoteStag));
                 protection
             }
             1 => {

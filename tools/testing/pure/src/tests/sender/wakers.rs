@@ -6,7 +6,7 @@
 
 use super::{fenced, messages, read, send, sending, write, EMSS};
 use crate::proto::drain::{Stop, Waker};
-use crate::proto::request::Operation;
+use crate::proto::request::{Local, Operation};
 use crate::proto::sends::{AT_A_TIME, TIMES};
 use crate::proto::setup::Params;
 use crate::support::queue::Did;
@@ -17,7 +17,7 @@ use crate::wire::rdmap::Opcode;
 use crate::wire::terminate::TermError;
 
 fn invalidate() -> Posted {
-    let operation = Operation::Invalidate { stag: Stag(9) };
+    let operation = Operation::Local(Local::Invalidate { stag: Stag(9) });
     fenced(Posted::new(operation, 0))
 }
 
