@@ -39,6 +39,7 @@ use super::{
     state::QpState,
     transport::{
         Broken,
+        NoMemory,
         Refused,
         SendFlags,
         Transport, //
@@ -191,9 +192,7 @@ impl Framer {
         let crc32c = self.crc.then_some(T::crc32c as fn(u32, &[u8]) -> u32);
         let fpdu = tx::terminate(message, markers.as_mut(), crc32c, &mut fpdu).ok_or(Broken)?;
         let len = u32::try_from(fpdu.len()).map_err(|_| Broken)?;
-        if !transport.reserve(len) {
-            return Err(Broken);
-        }
+        transport.reserve(len).map_err(|NoMemory { .. }| Broken)?;
         let before = transport.mark();
         if let Err(Broken) = transport.put(fpdu) {
             transport.truncate(before)?;
@@ -239,13 +238,15 @@ impl Framer {
         (len, count): (u32, u32),
     ) -> Result<u32, PayloadError> {
         if self.markers.is_none() {
-            if let Some(room) = transport.room(len, count) {
+            let written = transport.put_with(len, count, |room| {
                 let octets = u32::try_from(room.len()).map_err(|_| Broken)?;
                 let count = octets.checked_div(len).ok_or(Broken)?;
                 let writer = Writer::flat(room, message, frame, self.crc)?;
-                write_payload(env, writer, frame, count)?;
-                transport.commit(octets)?;
-                return Ok(count);
+                write_payload::<T, E>(env, writer, frame, count)?;
+                Ok(count)
+            });
+            if let Some(written) = written {
+                return written;
             }
         }
         let mut header = [0; MAX_HEADER];
@@ -280,7 +281,7 @@ impl Framer {
             if self.hand_over(env, transport, current)? {
                 return Ok(1);
             }
-            self.set_segment_size(transport.segment_size());
+            self.set_segment_size(transport.capacity().segment_size);
         }
         let no_fpdu = || Failure::defect("a message has no FPDU");
         let mut frame = current.message.frame(self.mulpdu).ok_or_else(no_fpdu)?;
@@ -291,9 +292,9 @@ impl Framer {
         }
         let len = self.octets(&frame);
         let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
-        if !transport.reserve(len) {
-            self.flags.more = !transport.is_empty();
-            if self.flags.more || !transport.may_wait() {
+        if let Err(NoMemory { is_final }) = transport.reserve(len) {
+            self.flags.more = transport.unsent() > 0;
+            if self.flags.more || !is_final {
                 return Err(Stop::Again);
             }
             let detail = "no memory to send with";
@@ -301,7 +302,7 @@ impl Framer {
         }
         let mut packer = self.packer;
         if packer.push(len) && !self.is_large {
-            if !transport.is_empty() {
+            if transport.unsent() > 0 {
                 // The batch ends its TCP segment; this FPDU begins the next.
                 self.packer.end_record();
                 self.flags.more = true;
@@ -312,7 +313,7 @@ impl Framer {
         }
         // Those that fill a segment each leave the packer as the first one does.
         let count = if self.markers.is_none() && len == self.emss {
-            let room = limit.saturating_sub(transport.len());
+            let room = limit.saturating_sub(transport.unsent());
             let room = u32::try_from(room).unwrap_or(u32::MAX).div_ceil(len.max(1));
             room.min(current.message.alike(&frame)).max(1)
         } else {
@@ -350,8 +351,7 @@ impl Framer {
         error: PayloadError,
     ) -> Failure {
         if transport.truncate(before.0).is_err() {
-            // If that fails, nothing goes out, and the requests in the batch do not complete.
-            transport.clear();
+            // Nothing goes out, and the requests in the batch do not complete.
             self.ends.clear();
         }
         self.markers = before.1;
@@ -510,7 +510,7 @@ impl Sender {
                 return Stop::Again;
             }
             let stop = self.fill(env, transport, batch);
-            budget -= transport.len();
+            budget -= transport.unsent();
             if let Stop::Failed(_) = stop {
                 // The segments in front of the bad one go out (V-TM-1).
                 let _ = self.flush(env, transport);
@@ -518,7 +518,7 @@ impl Sender {
                 self.current = None;
                 return stop;
             }
-            if transport.is_empty() {
+            if transport.unsent() == 0 {
                 return stop;
             }
             // If it has stopped for another reason, that may be over once the batch is flushed.
@@ -536,8 +536,8 @@ impl Sender {
         if let Some(Refused(end)) = self.refused {
             return Err(end.into());
         }
-        if !transport.is_empty() {
-            let before = transport.len();
+        let before = transport.unsent();
+        if before > 0 {
             let stop = match transport.send(self.framer.flags) {
                 Ok(stop) => stop,
                 // Without the FPDUs of the batch the stream may still consist of whole FPDUs, so
@@ -545,13 +545,12 @@ impl Sender {
                 // the connection. TCP tells of that, and the requests are flushed then.
                 Err(Refused(end)) => {
                     self.refused = Some(Refused(end));
-                    transport.clear();
                     self.framer.ends.clear();
                     return Err(end.into());
                 }
             };
             // If TCP has taken nothing, it gets the same flags with the same octets next time.
-            if transport.len() != before {
+            if transport.unsent() != before {
                 self.batches = self.batches.wrapping_add(1);
                 self.framer.packer.end_batch();
                 self.framer.flags.cut = false;
@@ -576,8 +575,9 @@ impl Sender {
         T: Transport,
         E: Env<T>,
     {
-        self.framer.set_segment_size(transport.segment_size());
-        let limit = transport.space().min(batch);
+        let capacity = transport.capacity();
+        self.framer.set_segment_size(capacity.segment_size);
+        let limit = capacity.space.min(batch);
         loop {
             if let Err(stop) = self.put_some(env, transport, limit) {
                 return stop;
@@ -592,7 +592,8 @@ impl Sender {
         T: Transport,
         E: Env<T>,
     {
-        if !transport.is_empty() && transport.len() >= limit {
+        let unsent = transport.unsent();
+        if unsent > 0 && unsent >= limit {
             return Err(Stop::Again);
         }
         if self.current.is_none() {
@@ -683,7 +684,7 @@ impl Sender {
         transport: &T,
     ) -> Result<(), Stop> {
         let now = Now {
-            is_flushed: transport.is_empty(),
+            is_flushed: transport.unsent() == 0,
             is_direct: transport.is_direct(),
             may_send: self.may_start,
         };

@@ -34,6 +34,22 @@ pub(crate) struct SendFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
+/// There is no memory for a batch. If that is not final, this run may not wait for any, and another
+/// one may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory {
+    pub(crate) is_final: bool,
+}
+
+/// What TCP takes at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity {
+    /// The octets of a segment (EMSS).
+    pub(crate) segment_size: u32,
+    /// How many octets there is room for in the socket.
+    pub(crate) space: usize,
+}
+
 /// TCP does not send any more. Whoever says so has ended the connection, of which TCP tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) Marked);
@@ -46,7 +62,7 @@ pub(crate) trait Transport {
 
     /// Returns whether segments go past TCP to the other end of the connection, which is on this
     /// host. Then [`super::sender::Env::hand_over`] takes them there instead of the batch, and
-    /// [`Transport::len`] counts what was handed over since the last [`Transport::send`], which
+    /// [`Transport::unsent`] counts what was handed over since the last [`Transport::send`], which
     /// lets go of the other end.
     fn is_direct(&self) -> bool;
 
@@ -56,48 +72,37 @@ pub(crate) trait Transport {
     /// [`Stop::Again`] if the other end takes more once it is let go of.
     fn prepare(&mut self, front: &[u8]) -> Result<bool, Stop>;
 
-    /// Returns the octets of a segment (EMSS).
-    fn segment_size(&self) -> u32;
-
-    /// Returns how many octets TCP would take now.
-    fn space(&self) -> usize;
+    /// Returns what TCP takes now, or the other end. Called before a batch is made.
+    fn capacity(&self) -> Capacity;
 
     /// Returns how many octets of the batch are left to send.
-    fn len(&self) -> usize;
+    fn unsent(&self) -> usize;
 
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+    /// Makes room for `len` more octets. Called for each FPDU, and the first of several.
+    fn reserve(&mut self, len: u32) -> Result<(), NoMemory>;
 
-    /// Returns whether this run may wait for what it needs. If not, where it would have to wait the
-    /// sender stops with [`Stop::Again`], for another run that may.
-    fn may_wait(&self) -> bool;
-
-    /// Makes room for `len` more octets. Returns whether there is.
-    fn reserve(&mut self, len: u32) -> bool;
-
-    /// Returns how the sender stops for want of memory: until a timer has run out, as nobody tells
-    /// when there is some, or for another run if it may not wait.
+    /// Returns how the sender stops if a Terminate lacks memory: until a timer has run out, as
+    /// nobody tells when there is some, or for another run if this one may not wait.
     fn starve(&mut self) -> Stop;
 
     /// Returns the place of the next octet.
     fn mark(&self) -> Self::Mark;
 
-    /// Forgets the octets from `mark` on; fails, with no effect, if something behind it has left.
+    /// Forgets the octets from `mark` on. If something behind it has left, forgets all that is left
+    /// to send, and fails.
     fn truncate(&mut self, mark: Self::Mark) -> Result<(), Broken>;
-
-    fn clear(&mut self);
 
     /// Adds a copy of `octets`. Fails if there is no room; some may have been added then.
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken>;
 
-    /// Returns room in one piece for the next `len` octets, or for up to `count` times as many, if
-    /// there is. They are in the batch once [`Transport::commit`] was called.
-    fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]>;
-
-    /// Adds `len` octets that were written to the [`Transport::room`] for as many. Fails if there
-    /// was none.
-    fn commit(&mut self, len: u32) -> Result<(), Broken>;
+    /// Has `write` fill room in one piece for `len` octets, or for up to `count` times as many, and
+    /// adds these unless it fails. Returns `None` if there is no such room.
+    fn put_with<R, E: From<Broken>>(
+        &mut self,
+        len: u32,
+        count: u32,
+        write: impl FnOnce(&mut [u8]) -> Result<R, E>,
+    ) -> Option<Result<R, E>>;
 
     /// Continues `crc`, a CRC32c, with octets in one piece.
     fn crc32c(crc: u32, octets: &[u8]) -> u32;
@@ -106,7 +111,7 @@ pub(crate) trait Transport {
     fn crc_since(&self, mark: Self::Mark) -> Result<Crc, Broken>;
 
     /// Hands as much of the batch to TCP as TCP takes. Returns [`Stop::Empty`] if that is all of it.
-    /// Fails if the stream cannot go on, and the batch will not be sent.
+    /// Fails if the stream cannot go on, and forgets the batch then.
     fn send(&mut self, how: SendFlags) -> Result<Stop, Refused>;
 }
 

@@ -82,6 +82,8 @@ use crate::{
         state::QpState,
         transport::{
             Broken,
+            Capacity,
+            NoMemory,
             Piece,
             Refused,
             SendFlags,
@@ -411,32 +413,29 @@ impl Transport for TcpTransport<'_> {
     }
 
     #[inline]
-    fn segment_size(&self) -> u32 {
+    fn capacity(&self) -> Capacity {
         if self.is_direct() {
-            return u32::MAX;
+            return Capacity {
+                segment_size: u32::MAX,
+                space: usize::MAX,
+            };
         }
-        self.stream.sock.mss()
+        Capacity {
+            segment_size: self.stream.sock.mss(),
+            space: self.stream.sock.send_space(),
+        }
     }
 
-    fn space(&self) -> usize {
-        if self.is_direct() {
-            return usize::MAX;
-        }
-        self.stream.sock.send_space()
-    }
-
-    fn len(&self) -> usize {
+    fn unsent(&self) -> usize {
         let direct = self.direct.as_ref().map_or(0, Direct::len);
         self.batch.remaining().saturating_add(direct)
     }
 
-    fn may_wait(&self) -> bool {
-        self.may_wait
-    }
-
     #[inline(always)]
-    fn reserve(&mut self, len: u32) -> bool {
-        self.batch.reserve(len, self.may_wait).is_ok()
+    fn reserve(&mut self, len: u32) -> Result<(), NoMemory> {
+        let is_final = self.may_wait;
+        let reserved = self.batch.reserve(len, self.may_wait);
+        reserved.map_err(|_| NoMemory { is_final })
     }
 
     fn starve(&mut self) -> Stop {
@@ -452,11 +451,10 @@ impl Transport for TcpTransport<'_> {
     }
 
     fn truncate(&mut self, mark: Mark) -> Result<(), Broken> {
-        self.batch.truncate(mark).map_err(|_| Broken)
-    }
-
-    fn clear(&mut self) {
-        self.batch.clear();
+        self.batch.truncate(mark).map_err(|_| {
+            self.batch.clear();
+            Broken
+        })
     }
 
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken> {
@@ -464,13 +462,19 @@ impl Transport for TcpTransport<'_> {
     }
 
     #[inline(always)]
-    fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
-        self.batch.piece(len, count)
-    }
-
-    #[inline(always)]
-    fn commit(&mut self, len: u32) -> Result<(), Broken> {
-        self.batch.commit(len).map_err(|_| Broken)
+    fn put_with<R, E: From<Broken>>(
+        &mut self,
+        len: u32,
+        count: u32,
+        write: impl FnOnce(&mut [u8]) -> Result<R, E>,
+    ) -> Option<Result<R, E>> {
+        let room = self.batch.piece(len, count)?;
+        let octets = room.len();
+        Some(write(room).and_then(|written| {
+            let octets = u32::try_from(octets).map_err(|_| Broken)?;
+            self.batch.commit(octets).map_err(|_| Broken)?;
+            Ok(written)
+        }))
     }
 
     fn crc32c(crc: u32, octets: &[u8]) -> u32 {
@@ -509,6 +513,7 @@ impl Transport for TcpTransport<'_> {
             Err(e) if e == ENOBUFS => return Ok(self.starve()),
             Err(e) => e,
         };
+        self.batch.clear();
         // The connection has to end, if it has not yet. The socket's callbacks report that.
         if self.stream.sock.state() != TcpState::Closed {
             self.id.log_peer(fmt!("TCP does not send: {error:?}"));

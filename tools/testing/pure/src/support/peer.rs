@@ -292,7 +292,7 @@ impl Peer {
     pub(crate) fn is_idle(&self) -> bool {
         let sends = self.world.queue.sends.borrow();
         self.world.queue.posted.is_empty()
-            && self.pipe.is_empty()
+            && self.pipe.unsent() == 0
             && !self.sender.as_ref().is_some_and(Sender::is_busy)
             && sends.is_empty()
             && self.world.queue.inbound.borrow().is_empty()

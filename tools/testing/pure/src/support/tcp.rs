@@ -6,7 +6,7 @@ use super::crc::crc32c;
 use super::queue::{Did, Log};
 use super::room::Room;
 use crate::proto::drain::{Stop, Waker};
-use crate::proto::transport::{Broken, Refused, SendFlags, Transport};
+use crate::proto::transport::{Broken, Capacity, NoMemory, Refused, SendFlags, Transport};
 use crate::wire::fpdu::Crc;
 use std::collections::VecDeque;
 
@@ -135,30 +135,31 @@ impl Transport for Tcp {
         }
     }
 
-    fn segment_size(&self) -> u32 {
-        if self.is_direct() {
-            return u32::MAX;
+    fn capacity(&self) -> Capacity {
+        let is_direct = self.is_direct();
+        Capacity {
+            segment_size: match is_direct {
+                true => u32::MAX,
+                false => self.segment,
+            },
+            space: match is_direct && !self.is_read {
+                true => usize::MAX,
+                false => self.space,
+            },
         }
-        self.segment
     }
 
-    fn space(&self) -> usize {
-        if self.is_direct() && !self.is_read {
-            return usize::MAX;
-        }
-        self.space
-    }
-
-    fn len(&self) -> usize {
+    fn unsent(&self) -> usize {
         self.batch.len() + self.since
     }
 
-    fn may_wait(&self) -> bool {
-        !self.is_hasty
-    }
-
-    fn reserve(&mut self, len: u32) -> bool {
-        self.batch.len() + len as usize <= self.room
+    fn reserve(&mut self, len: u32) -> Result<(), NoMemory> {
+        match self.batch.len() + len as usize <= self.room {
+            true => Ok(()),
+            false => Err(NoMemory {
+                is_final: !self.is_hasty,
+            }),
+        }
     }
 
     fn starve(&mut self) -> Stop {
@@ -175,14 +176,11 @@ impl Transport for Tcp {
     fn truncate(&mut self, mark: usize) -> Result<(), Broken> {
         assert!(mark <= self.batch.len());
         if self.keeps {
+            self.batch.clear();
             return Err(Broken);
         }
         self.batch.truncate(mark);
         Ok(())
-    }
-
-    fn clear(&mut self) {
-        self.batch.clear();
     }
 
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken> {
@@ -194,16 +192,22 @@ impl Transport for Tcp {
         Ok(())
     }
 
-    fn room(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
+    fn put_with<R, E: From<Broken>>(
+        &mut self,
+        len: u32,
+        count: u32,
+        write: impl FnOnce(&mut [u8]) -> Result<R, E>,
+    ) -> Option<Result<R, E>> {
         let left = self.breaks_at.min(self.room);
         let left = left.saturating_sub(self.batch.len());
         let left = u32::try_from(left).unwrap_or(u32::MAX);
-        self.piece.get(len, count, left / len)
-    }
-
-    fn commit(&mut self, len: u32) -> Result<(), Broken> {
-        self.piece.commit(len, &mut self.batch);
-        Ok(())
+        let room = self.piece.get(len, count, left / len)?;
+        let octets = room.len() as u32;
+        let written = write(room);
+        if written.is_ok() {
+            self.piece.commit(octets, &mut self.batch);
+        }
+        Some(written)
     }
 
     fn crc32c(crc: u32, octets: &[u8]) -> u32 {
@@ -222,6 +226,7 @@ impl Transport for Tcp {
         }
         assert!(!self.batch.is_empty(), "nothing is sent");
         if self.refuses {
+            self.batch.clear();
             return Err(Refused(Waker::Socket.mark(|| self.has_refused = true)));
         }
         // A real other side takes in at once what is handed over; here TCP waits until it has.

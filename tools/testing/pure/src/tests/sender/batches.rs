@@ -298,7 +298,7 @@ fn t_11_refused() {
 #[test]
 fn t_32_owes_terminate() {
     let mut sending = sending();
-    let owes = |sending: &Sending| sending.sender.owes_terminate(sending.tcp.is_empty());
+    let owes = |sending: &Sending| sending.sender.owes_terminate(sending.tcp.unsent() == 0);
     assert!(!owes(&sending));
     sending.post(send(10));
     sending.tcp.takes = 0;
