@@ -22,8 +22,6 @@ MAX_LINES = 800
 MIN_LINES = 60
 SHORT = {
     "ffi/hash.rs": "three functions of the kernel's library that belong to nothing else here",
-    "ffi/rsiw/params.rs": "the parameters, as the rest of the driver reads them",
-    "ffi/rsiw/uapi.rs": "the header of the ABI, for the comparison with it",
     "mr/permute.rs": "pure, and tested by itself",
     "proto/tuning.rs": "the numbers that an engineer may adjust, for all of the protocol",
     "wire/tls.rs": "one format",
@@ -135,7 +133,7 @@ def short():
 
 TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:unsafe )?(?:struct|enum|union|type) (\w+)", re.M)
 # How many names of types may be in more than one file: each makes a reader ask which one is meant.
-MOST_NAMESAKES = 30
+MOST_NAMESAKES = 28
 
 
 def namesakes():
@@ -149,6 +147,29 @@ def namesakes():
         for name, where in sorted(several.items()):
             yield f"{name} is in {', '.join(sorted(where))}"
         yield f"{len(several)} types have namesakes, at most {MOST_NAMESAKES}"
+
+
+# How many files the driver may have, and each of its folders but for those that say otherwise. A
+# new file is another place where a reader has to look.
+MOST_FILES, MOST_IN_FOLDER = 145, 16
+IN_FOLDER = {
+    "": 19,  # a module each, or a type that all use
+    "proto": 24,  # a state machine each
+}
+
+
+def rooms(paths):
+    """Where the driver has more files than it may have."""
+    counts = {}
+    for path in paths:
+        folder = os.path.dirname(path)
+        counts[folder] = counts.get(folder, 0) + 1
+    if sum(counts.values()) > MOST_FILES:
+        yield f"{DRIVER} has {sum(counts.values())} files, at most {MOST_FILES}: what is read together?"
+    for folder, count in sorted(counts.items()):
+        most = IN_FOLDER.get(folder, MOST_IN_FOLDER)
+        if count > most:
+            yield f"{DRIVER}/{folder} has {count} files, at most {most}: what is read together?"
 
 
 def versions():
@@ -268,6 +289,10 @@ def self_test():
                  "/// # Safety\n///\n/// As [`A::b`].\nfn c() {}", "// Most have one.\n",
                  "/// As [`A::b`], but sleeps.\nfn c() {}", "/// At most 5.\n"):
         assert not list(docs("a.rs", good)), good
+    some = [f"mr/{n}.rs" for n in range(MOST_IN_FOLDER)]
+    assert not list(rooms(some)) and len(list(rooms(some + ["mr/x.rs"]))) == 1
+    many = [f"{n}/{m}.rs" for n in range(MOST_FILES) for m in range(2)]
+    assert len(list(rooms(many))) == 1
 
 
 # What names a test, by where: the number of a file of tests, a test in Rust, a case in the kernel,
@@ -300,6 +325,7 @@ def tests_of_one_name():
 
 def check_all():
     self_test()
+    yield from rooms(path for path, _ in driver())
     for rule in (versions, compat, short, namesakes, listed, named, prose, tests_of_one_name):
         yield from rule()
     for path in sorted(files()):

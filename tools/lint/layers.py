@@ -25,7 +25,7 @@ LAYERS = (
     ("device",),
     ("cq", "mr"),
     ("queue",),
-    ("abi", "counts", "limits", "log", "notes", "tuning", "watched"),
+    ("abi", "counts", "limits", "log", "notes", "watched"),
     ("ffi",),
     ("proto",),
     ("wire",),

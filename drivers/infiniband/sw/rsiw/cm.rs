@@ -10,13 +10,13 @@
 //! the connection names them.
 //!
 //! The work of different connections runs concurrently; only the first step of each, its Request,
-//! has an order (`turns`). Nothing that acts for more than one connection waits for a process.
+//! has an order ([`Turns`]). Nothing that acts for more than one connection waits for a process.
 //!
 //! iw_cm knows endpoints and listeners by number, so one that is gone is not found.
 //!
-//! The files, from the lowest to the highest: `calls`, `registry`, `turns`; `endpoint` and `listener`,
-//! which refer to each other; `secure`, `outputs`, `work`; `request`; `acceptor`. Each uses only
-//! those in front of it.
+//! The files, from the lowest to the highest: `calls`, `registry`; `endpoint` and `listener`, which
+//! refer to each other; `secure`, `connection`; `request`; `acceptor`. Each uses only those in front
+//! of it.
 //!
 //! Locks: endpoint mutex > what the QP takes > socket lock. The QP never waits for an endpoint.
 //!
@@ -25,14 +25,12 @@
 
 mod acceptor;
 mod calls;
+mod connection;
 mod endpoint;
 mod listener;
-mod outputs;
 mod registry;
 mod request;
 mod secure;
-mod turns;
-mod work;
 
 use self::{
     acceptor::Listening,
@@ -41,8 +39,10 @@ use self::{
         Endpoint,
         Endpoints, //
     },
-    registry::Registry,
-    turns::Turns, //
+    registry::{
+        Registry,
+        Turns, //
+    },
 };
 use crate::{
     device::Device,

@@ -3,13 +3,19 @@
 //! What all objects of a device use: the core's device, memory regions, memory to send, limits; and
 //! what they belong to: processes that have the device open, and protection domains.
 //!
-//! Context: process context unless a method says otherwise; a [`Pd`] is used in any context.
+//! Budgets of the data path ([`Tuning`]) may be changed by the administrator while it runs, in
+//! `rsiw/<number of the device>/` of debugfs. `proto::tuning` says what they are, and has their
+//! ranges. The directory is named after the core's number of the device (`rdma dev show`), as its
+//! name can change, and devices of several network namespaces may have the same one.
+//!
+//! Context: process context unless a method says otherwise; [`Pd`] and [`Tuning`] are used in any.
 #![forbid(unsafe_code)]
 
 use crate::{
     abi::own::Features,
     counts::Counts,
     ffi::{
+        debugfs::Number,
         hash,
         net::{
             netdev::NetDevice,
@@ -63,8 +69,15 @@ use crate::{
         PdId,
         MAX_FAST_REG, //
     },
-    proto::counters::Counter,
-    tuning::Tuning, //
+    proto::{
+        counters::Counter,
+        deframer::Budget,
+        tuning::{
+            self,
+            Knob,
+            SendLimits, //
+        },
+    },
 };
 use kernel::{
     fmt,
@@ -401,5 +414,56 @@ impl Pd {
     /// Returns whether only one stream can reach the domain's regions.
     pub(crate) fn is_single_stream(&self) -> bool {
         self.qps.load(Relaxed) <= 1
+    }
+}
+
+pub(crate) struct Tuning {
+    rx_softirq: Number,
+    rx_work: Number,
+    tx_batch: Number,
+    tx_run: Number,
+}
+
+const fn number(knob: Knob) -> Number {
+    Number::new(knob.default, knob.range)
+}
+
+impl Tuning {
+    pub(crate) const fn new() -> Self {
+        Self {
+            rx_softirq: number(tuning::RX_SOFTIRQ),
+            rx_work: number(tuning::RX_WORK),
+            tx_batch: number(tuning::TX_BATCH),
+            tx_run: number(tuning::TX_RUN),
+        }
+    }
+
+    /// Returns the budget for receiving in softirq.
+    #[inline]
+    pub(crate) fn softirq_budget(&self) -> Budget {
+        Budget::new(self.rx_softirq.get())
+    }
+
+    /// Returns the budget for receiving in the work item.
+    pub(crate) fn work_budget(&self) -> Budget {
+        Budget::new(self.rx_work.get())
+    }
+
+    #[inline]
+    pub(crate) fn sending(&self) -> SendLimits {
+        SendLimits {
+            batch: self.tx_batch.get(),
+            run: self.tx_run.get(),
+        }
+    }
+
+    /// Returns all budgets, with their names.
+    pub(crate) fn numbers(&self) -> [(&'static CStr, &Number); 4] {
+        [
+            (tuning::RX_SOFTIRQ.name, &self.rx_softirq),
+            (tuning::RX_WORK.name, &self.rx_work),
+            (tuning::TX_BATCH.name, &self.tx_batch),
+            (tuning::TX_RUN.name, &self.tx_run),
+        ]
     }
 }

@@ -6,53 +6,50 @@
 //!
 //! - the [`shared::Shared`]: which QP it is ([`identity::QpIdentity`]), and what softirq shares with
 //!   those who send.
-//! - `inner`, a mutex: state, connection, transmission. Process context. All state transitions
-//!   happen under it.
+//! - [`Inner`], under a mutex: the connection ([`Conn`]) and sending. Process context. The state
+//!   changes under it, too, but can be read by all ([`shared::published`]).
 //! - the [`stream::Stream`]: receiving, under the socket's lock.
-//! - work items and timers, which act for others.
+//! - work items and timers, which act for others ([`actors`]).
 //!
 //! Handlers of consumers and of the connection manager are called without any of these locks held.
-//!
-//! The queue pairs of a device, by number.
+//! A device finds its queue pairs by number in a [`Table`].
 //!
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-mod complete;
-mod consumer;
-mod control;
+mod actors;
+mod completions;
 pub(crate) mod create;
 mod describe;
 pub(crate) mod direct;
-mod effects;
 pub(crate) mod identity;
-mod inner;
-pub(crate) mod manager;
 mod memory;
 mod place;
-mod polling;
-mod posting;
-mod published;
-mod resize;
+mod poller;
 mod rx;
 pub(crate) mod shared;
 mod source;
 mod sq;
+mod state;
 mod stream;
-mod trace;
 mod tx;
-mod work;
 
 use self::{
-    direct::LocalPeers,
-    inner::Inner,
-    polling::Poller,
+    direct::{
+        KnownEnd,
+        LocalPeers, //
+    },
+    poller::Poller,
+    rx::Receiving,
     shared::Shared,
-    stream::Stream, //
+    sq::SqRing,
+    stream::Stream,
+    tx::TxState, //
 };
 use crate::{
     ffi::{
         module::Loaded,
+        net::Callbacks,
         rdma::attr::Qpn,
         sync::rcu_table::RcuTable,
         time::{
@@ -60,13 +57,32 @@ use crate::{
             Timer, //
         },
     },
-    limits::Quota, //
+    limits::Quota,
+    proto::{
+        drain::{
+            Relook,
+            Stop, //
+        },
+        failure::Failure,
+        notes::{
+            Noted,
+            Notes,
+            QpNote, //
+        },
+        receiver::Lack,
+        schedule::{
+            Actor,
+            Doorbells, //
+        },
+        state::QpState, //
+    },
 };
 use core::ops::RangeInclusive;
 use kernel::{
     alloc::Flags,
     prelude::*,
     sync::{
+        atomic::Relaxed,
         Arc,
         Mutex,
         SpinLock, //
@@ -93,9 +109,9 @@ pub(crate) struct Qp {
     #[pin]
     inner: Mutex<Inner>,
     #[pin]
-    work: Work<Qp, { work::ACTS }>,
+    work: Work<Qp, { actors::ACTS }>,
     #[pin]
-    posts: Work<Qp, { work::SENDS }>,
+    posts: Work<Qp, { actors::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
     /// Runs while requests gather.
@@ -153,5 +169,170 @@ impl<Q: Send + Sync + 'static> Table<Q> {
 
     fn remove(&self, num: Qpn) {
         self.qps.remove(num.0);
+    }
+}
+
+/// A connection, while TCP belongs to the QP.
+struct Conn {
+    callbacks: Callbacks<Stream>,
+    stream: Arc<Stream>,
+    tx: TxState,
+    /// The entry by which the other end of the connection, if it is on this host, finds this end.
+    entry: Option<KnownEnd>,
+}
+
+impl Conn {
+    /// Returns whether the peer has acknowledged everything, including the FIN.
+    fn is_delivered(&self) -> bool {
+        self.tx.fin.is_sent() && self.stream.sock.is_acknowledged()
+    }
+
+    /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives TCP
+    /// back to the connection manager, which releases it. Returns what the receiver held.
+    fn dismantle(self) -> Option<KBox<Receiving>> {
+        let Self {
+            callbacks,
+            stream,
+            tx: _,
+            entry,
+        } = self;
+        // This comes first, so that nobody finds what is taken apart.
+        drop(entry);
+        drop(callbacks);
+        let rx = stream.sock.with_lock(|sk| stream.end(sk));
+        // Without a receiver nobody starts the timer again.
+        Timer::stop(&stream);
+        rx
+    }
+}
+
+/// What the QP's mutex protects.
+struct Inner {
+    ring: SqRing,
+    conn: Option<Conn>,
+    /// Whether a connection was closed and the consumer has asked for nothing since.
+    was_closed: bool,
+    /// Whether `LAST_WQE_REACHED` was raised since the QP was made or last connected.
+    last_wqe_told: bool,
+    doorbells: Doorbells,
+    /// When to look next at the receives of a process that does not tell of them, in Error.
+    relook: Relook,
+    /// Notes that were taken and not acted upon yet; none unless the work item does so.
+    left: Notes<QpNote>,
+    /// What failed in `Qp::send_only`. Nothing is sent until
+    /// [`Qp::settle`](Qp::settle) has acted upon it.
+    failed: Option<Failure>,
+    /// The other end of a connection that has ended meanwhile, until somebody drops it who may sleep.
+    spent_peer: Option<Arc<Stream>>,
+}
+
+impl Noted for Inner {
+    type Note = QpNote;
+
+    fn left(&mut self) -> &mut Notes<QpNote> {
+        &mut self.left
+    }
+}
+
+impl Inner {
+    fn new(ring: SqRing) -> Self {
+        Self {
+            ring,
+            conn: None,
+            was_closed: false,
+            last_wqe_told: false,
+            doorbells: Doorbells::new(),
+            relook: Relook::FIRST,
+            left: Notes::NONE,
+            failed: None,
+            spent_peer: None,
+        }
+    }
+
+    /// Returns whether the peer has not acknowledged yet all that TCP was given. What is handed to
+    /// the other end past TCP does not count.
+    fn is_behind(&self) -> bool {
+        let conn = self.conn.as_ref();
+        conn.is_some_and(|conn| !conn.stream.sock.is_acknowledged())
+    }
+
+    /// Returns whether `stream` is that of the current connection.
+    fn is_on(&self, stream: &Arc<Stream>) -> bool {
+        let conn = self.conn.as_ref();
+        conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))
+    }
+
+    /// Transmits until there is nothing more to send, or something else has to be done first.
+    /// Returns `None` without a connection, and while a timer runs for want of memory. The caller
+    /// sets the timer that the FIN may need.
+    #[inline(always)]
+    fn send(&mut self, shared: &Shared, actor: Actor, may_wait: bool) -> Option<Stop> {
+        let state = shared.state();
+        let conn = self.conn.as_mut()?;
+        if conn.stream.starves() {
+            return None;
+        }
+        let peer = conn.stream.peer();
+        let (stream, ring) = (&conn.stream, &mut self.ring);
+        let (tx, end) = (&mut conn.tx, peer.as_deref());
+        let stop = tx.run(shared, stream, end, ring, state, may_wait);
+        // The last reference to a stream may not be dropped where nothing may sleep.
+        if let Some(last) = peer.and_then(Arc::into_unique_or_drop) {
+            self.spent_peer = Some(last.into());
+            shared.notes.leave(QpNote::Again);
+        }
+        shared.counts.count_sent(conn.tx.tally(), actor);
+        shared.published.set_taken(ring.taken());
+        shared.published.set_unsent(conn.tx.unsent());
+        Some(stop)
+    }
+
+    /// Completes what is due. Returns whether the connection may be closed gracefully then: nothing
+    /// is to be sent or answered.
+    fn complete_before_close(&self, shared: &Shared) -> bool {
+        if shared.complete_due() {
+            // Some of those who ask this do not send next, and transmission may have waited for
+            // what has left.
+            shared.notes.leave(QpNote::Again);
+        }
+        let busy = self.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
+        !busy
+            && self.ring.is_empty()
+            && shared.sq.lock().is_empty()
+            && shared.inbound.lock().is_empty()
+    }
+
+    /// Completes what is due. Returns whether the FIN may be sent then: the connection may be
+    /// closed gracefully ([`Inner::complete_before_close`]), the peer has answered even a Read that
+    /// is no request's, and no message of the peer's waits for a region to be quiet. Such a message
+    /// is complete, and what it invalidates is invalid, so its receive must not be flushed. The
+    /// work item completes it, and looks again.
+    fn complete_before_fin(&self, shared: &Shared) -> bool {
+        self.complete_before_close(shared)
+            && shared.sq.lock().outbound.outstanding() == 0
+            && !self.conn.as_ref().is_some_and(|conn| {
+                let stream = &conn.stream;
+                stream.sock.with_lock(|sk| {
+                    let part = stream.receiving(sk);
+                    part.is_some_and(|part| part.receiver.lacks() == Lack::Quiet)
+                })
+            })
+    }
+
+    /// Returns whether to report that the QP takes no more receives of a shared queue, and that
+    /// those it had taken are flushed (T-16). The caller does so.
+    ///
+    /// A process is told once between connections: it could have the QP enter Error as often as it
+    /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
+    /// waits for an event each time that it drains the QP.
+    fn tell_last_wqe(&mut self, shared: &Shared) -> bool {
+        if shared.state() != QpState::Error
+            || shared.id.srq.is_none()
+            || shared.flags.destroyed.load(Relaxed)
+        {
+            return false;
+        }
+        let is_told = core::mem::replace(&mut self.last_wqe_told, true);
+        !is_told || shared.id.is_of_kernel()
     }
 }

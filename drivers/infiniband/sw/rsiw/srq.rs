@@ -52,11 +52,11 @@ use crate::{
             Rq,
             UserRq, //
         },
-        sgl::SgList,
         shared::{
             new_ring,
             Offer, //
         },
+        SgList, //
     },
     watched::{
         Watch,

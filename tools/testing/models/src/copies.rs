@@ -98,7 +98,7 @@ const RUN: &[&str] = &[
     "ffi/time/hrtimer.rs",
     "mr/window/count.rs",
     "notes.rs",
-    "qp/published.rs",
+    "qp/shared/published.rs",
 ];
 
 /// A line that orders memory, of which there is no model.

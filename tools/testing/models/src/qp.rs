@@ -3,7 +3,7 @@
 //! Files of `qp/`.
 
 #[allow(dead_code)]
-#[path = "../../../../drivers/infiniband/sw/rsiw/qp/published.rs"]
+#[path = "../../../../drivers/infiniband/sw/rsiw/qp/shared/published.rs"]
 mod published;
 
 pub(crate) mod model;

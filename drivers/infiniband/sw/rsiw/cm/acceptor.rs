@@ -28,10 +28,10 @@ use super::{
     listener::Listener,
     registry::{
         Entry,
-        Registry, //
+        Registry,
+        Turns, //
     },
-    request,
-    turns::Turns, //
+    request, //
 };
 use crate::{
     device::Device,

@@ -11,13 +11,11 @@ use super::{
     listener::Listener,
     registry::{
         Entry,
-        Registry, //
-    },
-    turns::{
         InLine,
         InTurn,
         Line,
         Lines,
+        Registry,
         Spot,
         Turns, //
     },
@@ -73,7 +71,7 @@ use crate::{
         },
     },
     qp::{
-        manager::Manager,
+        shared::Manager,
         Qp, //
     },
 };
@@ -106,7 +104,7 @@ use kernel::{
 const PATIENCE_MS: u32 = 10_000;
 
 /// Who acts for the endpoint until there is a Request: instead of the endpoint's own work item, a
-/// work item that many endpoints share runs for it (see [`super::turns`]).
+/// work item that many endpoints share runs for it (see [`super::registry`]).
 #[derive(Clone)]
 pub(super) enum Deputy {
     /// The work item of the listener, on the side that was connected to.
@@ -299,7 +297,7 @@ pub(super) struct Endpoint {
     work: Work<Self>,
     #[pin]
     in_list: AtomicTracker,
-    /// Of [`super::turns::Turns`].
+    /// Of [`super::registry::Turns`].
     #[pin]
     links: ListLinks,
 }

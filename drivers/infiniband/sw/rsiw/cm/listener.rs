@@ -10,7 +10,7 @@ use super::{
         Endpoint,
         Endpoints, //
     },
-    turns::Turns, //
+    registry::Turns, //
 };
 use crate::{
     ffi::{

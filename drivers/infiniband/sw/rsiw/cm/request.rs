@@ -15,6 +15,10 @@ use super::{
         Refusal,
         NOT_IN_NAMESPACE, //
     },
+    connection::{
+        code,
+        send_whole, //
+    },
     endpoint::{
         Deputy,
         Endpoint,
@@ -22,10 +26,6 @@ use super::{
         Endpoints, //
     },
     listener::Listener,
-    outputs::{
-        code,
-        send_whole, //
-    },
     registry::Entry, //
 };
 use crate::{

@@ -17,8 +17,8 @@ use super::{
         Security, //
     },
     listener::Listener,
-    registry::Entry,
-    turns::{
+    registry::{
+        Entry,
         Line,
         WAIT_MS, //
     },

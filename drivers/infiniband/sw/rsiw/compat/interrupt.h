@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What interrupt.rs and spinlock_irq.rs call, see interrupt.c. */
+/* What interrupt.rs calls, see interrupt.c. */
 #ifndef RSIW_COMPAT_INTERRUPT_H
 #define RSIW_COMPAT_INTERRUPT_H
 

@@ -1,41 +1,101 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which queue pair it is: what never changes, and is read without a lock. Whoever needs no more
-//! than that asks this: how the QP is called in the log, who its caller may be; in `memory.rs`,
-//! access to memory; in `trace.rs`, trace events.
+//! Which queue pair it is: what never changes, and is read without a lock ([`QpIdentity`]); with it
+//! whose it is, and what only a process, or only a consumer in the kernel, has ([`Consumer`]).
+//!
+//! Whoever needs no more than that asks this: who the caller of the QP may be, and how the QP is
+//! called in the log and in trace events; in `memory.rs`, access to memory.
 //!
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-use super::consumer::Consumer;
+use super::sq::kernel::KernelSq;
 use crate::{
-    cq::Cq,
+    cq::{
+        Cq,
+        Spare, //
+    },
     device::{
         Device,
         Pd, //
     },
     ffi::{
-        mm::Payer,
+        mm::{
+            ring::{
+                Position,
+                SharedRing,
+                SharedWord, //
+            },
+            Payer, //
+        },
         rdma::{
             attr::{
                 QpCap,
                 Qpn, //
             },
             handle::QpHandle,
-            iwcm::CallId, //
+            iwcm::CallId,
+            udata::MmapEntry, //
+        },
+        rsiw::trace,
+        task::{
+            is_kernel_thread,
+            Identity, //
         },
     },
     log::Author,
     mr::{
+        access::{
+            Access,
+            MrError, //
+        },
         window::{
             Binder,
             Party, //
         },
+        By,
         PdId, //
     },
-    proto::failure::Failure,
+    proto::{
+        deframer::FPDU_FRONT,
+        drain::Stop,
+        failure::Failure,
+        schedule::Actor,
+        state::{
+            QpEvent,
+            QpState, //
+        },
+        tx::{
+            Frame,
+            Message, //
+        },
+    },
+    queue::{
+        posted::Slots,
+        shared::{
+            valid_from,
+            Made, //
+        },
+    },
     srq::Srq,
-    wire::terminate::TermError, //
+    wire::{
+        ddp::{
+            Header,
+            Stag,
+            UNTAGGED_LEN, //
+        },
+        rdmap::{
+            Control,
+            Opcode, //
+        },
+        terminate::{
+            self,
+            TermError,
+            Terminate,
+            CONTROL_LEN,
+            MAX_ULPDU, //
+        },
+    },
 };
 use kernel::{
     fmt,
@@ -45,7 +105,11 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc, //
+        new_mutex,
+        new_spinlock_irq,
+        Arc,
+        Mutex,
+        SpinLockIrq, //
     },
 };
 
@@ -158,6 +222,334 @@ impl QpIdentity {
         match self.consumer {
             Consumer::Process(_) => Author::PeerOfProcess,
             Consumer::Kernel(_) => Author::PeerOfKernel,
+        }
+    }
+}
+
+/// Where the quote begins in a Terminate's ULPDU: length and headers of the segment at fault.
+const QUOTE_AT: usize = UNTAGGED_LEN + CONTROL_LEN;
+
+impl QpIdentity {
+    #[inline(always)]
+    pub(super) fn trace_state(&self, event: &QpEvent, from: QpState, to: QpState) {
+        let (event, from, to) = (event.name(), from.name(), to.name());
+        trace::qp_state(|| (self.dev.handle(), self.num().0, event, from, to));
+    }
+
+    /// Traces who sends upon a doorbell.
+    #[inline(always)]
+    pub(super) fn trace_doorbell(&self, actor: Actor) {
+        trace::doorbell(|| (self.dev.handle(), self.num().0, actor.name()));
+    }
+
+    /// Traces that TCP was given a batch of `octets`, and did not take the last `left` of them.
+    #[inline(always)]
+    pub(super) fn trace_batch(&self, octets: usize, left: usize, sent: Result<usize>) {
+        trace::batch(|| {
+            let number = |n| u32::try_from(n).unwrap_or(u32::MAX);
+            let error = sent.map_or_else(|e| e.to_errno(), |_| 0);
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            (dev, num, number(octets), number(left), error)
+        });
+    }
+
+    /// Traces that the QP at the other end, on this host, was asked to take a segment.
+    #[inline(always)]
+    pub(super) fn trace_direct<'a>(
+        &self,
+        peer: impl FnOnce() -> &'a Self,
+        answer: &Result<bool, Stop>,
+    ) {
+        trace::direct(|| {
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            (dev, num, peer().num().0, Stop::name_of(answer))
+        });
+    }
+
+    /// Traces the FPDU of `frame` and those behind it that are alike, `count` in all.
+    #[inline(always)]
+    pub(super) fn trace_fpdus(&self, message: &Message, frame: &Frame, count: u32) {
+        if trace::is_fpdu_tx_on() {
+            self.trace_each_fpdu(message, *frame, count);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn trace_each_fpdu(&self, message: &Message, mut frame: Frame, count: u32) {
+        for _ in 0..count {
+            self.trace_fpdu(message, &frame);
+            frame = frame.next();
+        }
+    }
+
+    fn trace_fpdu(&self, message: &Message, frame: &Frame) {
+        trace::fpdu_tx(|| {
+            let opcode = Opcode::name_of(Some(message.kind().opcode()));
+            let (msn, payload) = (message.msn().0, frame.payload.into());
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            (dev, num, opcode, msn, frame.offset, payload, frame.last)
+        });
+    }
+
+    /// Traces a Terminate that was put into the batch.
+    #[inline(always)]
+    pub(super) fn trace_terminate(&self, message: &Terminate) {
+        trace::terminate_tx(|event| {
+            let mut ulpdu = [0; MAX_ULPDU];
+            let len = message.emit(&mut ulpdu).into();
+            let quote = ulpdu.get(QUOTE_AT..len).unwrap_or(&[]);
+            event.emit(self.dev.handle(), self.num().0, message.error.code(), quote);
+        });
+    }
+
+    /// Traces the ULPDU that a train took in last; `front` returns the first octets of its FPDU.
+    #[inline(always)]
+    pub(super) fn trace_train(&self, front: impl FnOnce() -> Option<[u8; FPDU_FRONT]>) {
+        if trace::is_ulpdu_rx_on() {
+            self.trace_front(front());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn trace_front(&self, front: Option<[u8; FPDU_FRONT]>) {
+        if let Some(([hi, lo], head)) = front.as_ref().and_then(|front| front.split_first_chunk()) {
+            self.trace_ulpdu(head, u16::from_be_bytes([*hi, *lo]));
+        }
+    }
+
+    /// Traces a received ULPDU of `len` octets that begins with `head`.
+    #[inline(always)]
+    pub(super) fn trace_ulpdu(&self, head: &[u8], len: u16) {
+        self.trace_terminate_received(head);
+        trace::fpdu_rx(|| {
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            let Some((header, _)) = Header::parse(head) else {
+                return (dev, num, c"cut", len.into(), false, 0, 0, 0, 0);
+            };
+            let opcode = Opcode::name_of(Control(header.rdmap()).opcode());
+            let last = header.control().last();
+            let (stag, to, msn, mo) = match header {
+                Header::Tagged(h) => (h.stag.get(), h.to.get(), 0, 0),
+                Header::Untagged(h) => (h.invalidate.get(), 0, h.msn.get(), h.mo.get()),
+            };
+            (dev, num, opcode, len.into(), last, stag, to, msn, mo)
+        });
+    }
+
+    /// Traces the received ULPDU that begins with `head` if it is a Terminate.
+    #[inline(always)]
+    fn trace_terminate_received(&self, head: &[u8]) {
+        trace::terminate_rx(|event| {
+            let code = match Header::parse(head) {
+                Some((header, payload))
+                    if Control(header.rdmap()).opcode() == Some(Opcode::Terminate) =>
+                {
+                    terminate::Received::parse(payload).map(|received| received.code)
+                }
+                _ => None,
+            };
+            if let Some(code) = code {
+                let quote = head.get(QUOTE_AT..).unwrap_or(&[]);
+                event.emit(self.dev.handle(), self.num().0, code, quote);
+            }
+        });
+    }
+
+    #[cold]
+    pub(super) fn trace_refused(&self, want: Access, why: MrError, at: (Stag, u64), len: u32) {
+        let (stag, addr) = at;
+        trace::refused(|| {
+            let (dev, num) = (self.dev.handle(), self.num().0);
+            (dev, num, want.name(), why.name(), stag.0, addr, len)
+        });
+    }
+
+    /// Traces the attempt to invalidate an STag.
+    #[inline(always)]
+    pub(super) fn trace_invalidate(
+        &self,
+        stag: Stag,
+        by: By,
+        result: core::result::Result<(), MrError>,
+    ) {
+        trace::invalidate(|| {
+            let by: &CStr = match by {
+                By::Peer => c"peer",
+                By::Consumer => c"consumer",
+            };
+            let result = result.map_or_else(MrError::name, |()| c"done");
+            (self.dev.handle(), self.num().0, stag.0, by, result)
+        });
+    }
+}
+
+pub(super) enum Consumer {
+    Process(OfProcess),
+    Kernel(OfKernel),
+}
+
+/// What a process has: rings that it maps.
+pub(super) struct OfProcess {
+    /// The only process that may connect the QP.
+    pub(super) owner: Identity,
+    pub(super) rings: Pin<KBox<ProcessRings>>,
+    /// Whether its completions have room for immediate data.
+    pub(super) takes_immediate: bool,
+}
+
+/// The offers to map rings.
+pub(super) struct Offers {
+    pub(super) send: MmapEntry,
+    /// `None` if the receive queue is shared.
+    pub(super) recv: Option<MmapEntry>,
+}
+
+impl Offers {
+    /// Returns the keys of both, 0 where there is none.
+    pub(super) fn keys(&self) -> (u64, u64) {
+        let recv = self.recv.as_ref();
+        (self.send.key(), recv.map_or(0, MmapEntry::key))
+    }
+}
+
+/// Own rings that the queues of a process may go on in.
+pub(super) struct NewRings {
+    pub(super) sq: SharedRing,
+    /// `None` if the receive queue is shared.
+    pub(super) rq: Option<SharedRing>,
+    /// Behind the entries of `rq`, if the process knows of it.
+    pub(super) word: Option<SharedWord>,
+    pub(super) offers: Offers,
+}
+
+/// The offers to map the rings in use, and other rings.
+pub(super) struct OfferedRings {
+    pub(super) offers: Offers,
+    pub(super) made: Made<NewRings>,
+}
+
+/// The rings of a process.
+#[pin_data]
+pub(super) struct ProcessRings {
+    /// Locked while the rings are replaced.
+    #[pin]
+    pub(super) offered: Mutex<OfferedRings>,
+    /// The send queue for those who describe the QP. Only a resize takes this lock else.
+    #[pin]
+    pub(super) posted: SpinLockIrq<SharedRing>,
+}
+
+impl ProcessRings {
+    pub(super) fn new(offers: Offers, posted: SharedRing) -> Result<Pin<KBox<Self>>> {
+        let offered = OfferedRings {
+            offers,
+            made: Made::NONE,
+        };
+        KBox::pin_init(
+            pin_init!(Self {
+                offered <- new_mutex!(offered, "rsiw::ProcessRings::offered"),
+                posted <- new_spinlock_irq!(posted, "rsiw::ProcessRings::posted"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+}
+
+/// What a consumer in the kernel has: queues in private memory.
+pub(super) struct OfKernel {
+    /// The process in whose call the QP was made, which may be one of the kernel.
+    pub(super) maker: Identity,
+    pub(super) posted: Arc<KernelSq>,
+    pub(super) send_slots: Arc<Slots>,
+    /// The slots of its own receive queue, or of the shared one.
+    pub(super) recv_slots: Option<Arc<Slots>>,
+    /// Room for completions of requests that the consumer did not count: those beyond the depth
+    /// that it asked for.
+    pub(super) spare: Spare,
+}
+
+impl Consumer {
+    /// Returns whether the calling process cannot be the consumer. One in the kernel calls in a
+    /// thread of the kernel, which no process has, or in the call that made the QP, as who mounts.
+    /// Process context.
+    pub(super) fn is_not_the_caller(&self) -> bool {
+        match self {
+            Self::Process(process) => !process.owner.is_current(),
+            Self::Kernel(kernel) => !is_kernel_thread() && !kernel.maker.is_current(),
+        }
+    }
+
+    pub(super) fn rings(&self) -> Option<&ProcessRings> {
+        match self {
+            Self::Process(process) => Some(&process.rings),
+            Self::Kernel(_) => None,
+        }
+    }
+
+    pub(super) fn kernel(&self) -> Option<&OfKernel> {
+        match self {
+            Self::Process(_) => None,
+            Self::Kernel(kernel) => Some(kernel),
+        }
+    }
+
+    /// Returns whether completions have room for immediate data.
+    pub(super) fn takes_immediate(&self) -> bool {
+        match self {
+            Self::Process(process) => process.takes_immediate,
+            Self::Kernel(_) => true,
+        }
+    }
+
+    /// Returns the slots of the send queue, which completions free.
+    pub(super) fn send_slots(&self) -> Option<&Arc<Slots>> {
+        self.kernel().map(|kernel| &kernel.send_slots)
+    }
+
+    pub(super) fn recv_slots(&self) -> Option<&Arc<Slots>> {
+        self.kernel()?.recv_slots.as_ref()
+    }
+
+    /// Returns whether requests seem to wait in the send queue; `next` is the number of a process's
+    /// next. Takes no lock of those who post or send.
+    pub(super) fn has_posted(&self, next: u32) -> bool {
+        match self {
+            Self::Process(process) => {
+                valid_from(&process.rings.posted.lock(), Position::of(next), 1) != 0
+            }
+            Self::Kernel(kernel) => !kernel.posted.seems_empty(),
+        }
+    }
+
+    /// Returns the depth of the send queue, for a consumer in the kernel the one that it asked for.
+    /// Takes no lock of those who post or send.
+    pub(super) fn send_depth(&self) -> u32 {
+        match self {
+            Self::Process(process) => process.rings.posted.lock().len(),
+            Self::Kernel(kernel) => kernel.posted.asked(),
+        }
+    }
+
+    /// Returns the keys by which the send queue and the receive queue are mapped, 0 where there is
+    /// none. Process context.
+    pub(super) fn keys(&self) -> (u64, u64) {
+        match self {
+            Self::Process(process) => process.rings.offered.lock().offers.keys(),
+            Self::Kernel(_) => (0, 0),
+        }
+    }
+
+    /// Withdraws the offers to map the rings. Process context.
+    pub(super) fn forget_rings(&self) {
+        if let Self::Process(process) = self {
+            let mut offered = process.rings.offered.lock();
+            offered.made.forget();
+            offered.offers.send.remove();
+            if let Some(recv) = &offered.offers.recv {
+                recv.remove();
+            }
         }
     }
 }

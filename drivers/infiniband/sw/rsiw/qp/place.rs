@@ -35,7 +35,7 @@ use crate::{
         },
         rx::Target, //
     },
-    queue::sgl::{
+    queue::{
         Piece,
         SgList, //
     },

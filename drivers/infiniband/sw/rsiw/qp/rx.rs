@@ -71,7 +71,7 @@ use crate::{
             QpState, //
         },
     },
-    queue::sgl::SgList,
+    queue::SgList,
     wire::{
         fpdu::Crc,
         rdmap::ReadRequest,

@@ -32,7 +32,7 @@ use crate::{
             Transport, //
         },
     },
-    queue::sgl::SgList,
+    queue::SgList,
     wire::{
         ddp::Stag,
         rdmap::ReadRequest, //

@@ -31,7 +31,7 @@ use crate::{
             Sends, //
         },
     },
-    queue::sgl::SgList, //
+    queue::SgList, //
 };
 use ::kernel::{
     alloc::Flags,

@@ -9,7 +9,7 @@
 //! Context: any, under the lock of whoever has the queue; creation sleeps.
 #![forbid(unsafe_code)]
 
-use super::sgl::slots;
+use super::slots;
 use crate::{
     abi::Sge,
     ffi::rdma::wr::{

@@ -11,8 +11,8 @@ use super::{
         Posted,
         Slots, //
     },
-    sgl::SgList,
-    shared::Moving, //
+    shared::Moving,
+    SgList, //
 };
 use crate::{
     abi::{

@@ -76,8 +76,8 @@ pub(crate) const COPIED: &[Copied] = &[
         lines: &["self.awaited.store(false, Relaxed);", "other.qp.urge();"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/direct/peers.rs",
-        from: "    pub(in crate::qp) fn enter(",
+        file: "drivers/infiniband/sw/rsiw/qp/direct.rs",
+        from: "    pub(super) fn enter(",
         lines: &[
             "entry.end.link_to(other.clone());",
             "other.link_to(entry.end.clone());",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A send queue that is polled: the library, which does not call while the word says that somebody
-//! looks, meets the thread that stops. Copies of `user/librsiw/send.c`, `qp/polling.rs` and
-//! `qp/polling/poller.rs`.
+//! looks, meets the thread that stops. Copies of `user/librsiw/send.c`, `qp/actors.rs` and
+//! `qp/poller.rs`.
 
 use crate::{check::check, copies::Copied, models::Plain};
 use kernel::sync::{atomic::*, Mutex};
@@ -14,7 +14,7 @@ pub(crate) const COPIED: &[Copied] = &[
         lines: &["return qp->polled && __atomic_load_n(qp->polled, __ATOMIC_RELAXED);"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/polling.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/actors.rs",
         from: "    fn stop_polling(",
         lines: &[
             "if !poller.pause() {",
@@ -25,12 +25,12 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/polling.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/actors.rs",
         from: "    fn go_on_without(",
         lines: &["poller.set_over();", "smp_mb(Full);", "qp.urge();"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/polling/poller.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/poller.rs",
         from: "    fn change(",
         lines: &[
             "let mut phase = self.phase.lock();",

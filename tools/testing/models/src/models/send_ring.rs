@@ -79,7 +79,7 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/posting.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/actors.rs",
         from: "    pub(crate) fn doorbell(",
         lines: &[
             "let mut inner = match self.inner.try_lock() {",

@@ -84,7 +84,7 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/complete.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/completions.rs",
         from: "    fn with_sends<",
         lines: &[
             "let mut sq = self.sq.lock();",

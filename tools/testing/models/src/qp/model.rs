@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `qp/published.rs`: who has the mutex of a queue pair meets who looks at the state without it.
+//! `qp/shared/published.rs`: who has the mutex of a queue pair meets who looks at the state without it.
 
 use super::published::Published;
 use crate::{check::check, copies::Copied, proto::state::QpState};
@@ -12,7 +12,7 @@ use loom::thread;
 
 pub(crate) const COPIED: &[Copied] = &[
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/control.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/state.rs",
         from: "    fn take_stream(",
         lines: &[
             "shared.flags.answered.store(true, Relaxed);",
@@ -23,7 +23,7 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/posting.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/actors.rs",
         from: "    pub(crate) fn post_recv(",
         lines: &[
             "let result = match &mut *self.shared.rq.lock() {",
@@ -50,7 +50,7 @@ fn qp() -> Arc<Qp> {
 }
 
 /// Whoever sees that there is a connection sees what was agreed upon it: `Qp::start` in
-/// `qp/control.rs` sets that before.
+/// `qp/state.rs` sets that before.
 fn connects() {
     let qp = qp();
     let owner = {
@@ -69,7 +69,7 @@ fn connects() {
 }
 
 /// A receive that is posted when the queue is flushed is flushed, or its poster sees that it has to
-/// have that done: `Qp::post_recv` in `qp/posting.rs`.
+/// have that done: `Qp::post_recv` in `qp/actors.rs`.
 fn flushes() {
     let qp = qp();
     let owner = {
@@ -87,5 +87,5 @@ fn flushes() {
 
 #[test]
 fn published() {
-    check("qp/published.rs", &[connects, flushes], &[]);
+    check("qp/shared/published.rs", &[connects, flushes], &[]);
 }

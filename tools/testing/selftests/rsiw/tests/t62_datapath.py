@@ -25,8 +25,8 @@ NO_BUFFER = {"tcp_stream_alloc_skb": 0}
 
 # Called for each FPDU, each end of a request, and once for what TCP has.
 FPDU = r"5proto8receiver.*8Receiver.*E6finish[^.]*$"
-END = r"2qp8complete.*13complete_work$"
-WORK = r"2qp4work.*(WorkItem3run|3act)$"
+END = r"2qp11completions.*13complete_work$"
+WORK = r"2qp6actors.*(WorkItem3run|3act)$"
 BATCH = r"rsiw_helper_tx_pages_alloc$"
 READY = r"9Callbacks.*6StreamE10data_ready"
 # Looks for octets in the list of a buffer.

@@ -37,7 +37,7 @@ use crate::{
             Posted,
             Slots, //
         },
-        sgl::SgList, //
+        SgList, //
     },
     watched::{
         Watch,

@@ -34,8 +34,8 @@ use crate::{
         },
     },
     queue::{
-        sgl::SgList,
-        shared::Moving, //
+        shared::Moving,
+        SgList, //
     },
     wire::atomic::WORD_LEN, //
 };

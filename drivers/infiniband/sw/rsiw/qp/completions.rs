@@ -59,7 +59,7 @@ use crate::{
             BadRecv,
             Rq, //
         },
-        sgl::SgList, //
+        SgList, //
     },
     wire::terminate::TermError, //
 };

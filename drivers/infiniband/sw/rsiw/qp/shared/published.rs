@@ -37,7 +37,7 @@ const _: () = {
     }
 };
 
-pub(super) struct Published {
+pub(in crate::qp) struct Published {
     state: Atomic<u32>,
     /// IRD of the connection, or what the consumer wants for the next one.
     ird: Atomic<u32>,
@@ -48,7 +48,7 @@ pub(super) struct Published {
 }
 
 impl Published {
-    pub(super) fn new(ird: u16) -> Self {
+    pub(in crate::qp) fn new(ird: u16) -> Self {
         Self {
             state: Atomic::new(QpState::Idle as u32),
             ird: Atomic::new(ird.into()),
@@ -58,42 +58,42 @@ impl Published {
     }
 
     /// Returns the state, which may have changed by now.
-    pub(super) fn state(&self) -> QpState {
+    pub(in crate::qp) fn state(&self) -> QpState {
         // CAST: 32 bits fit.
         let number = self.state.load(Acquire) as usize;
         STATES.get(number).copied().unwrap_or_default()
     }
 
-    pub(super) fn set_state(&self, state: QpState) {
+    pub(in crate::qp) fn set_state(&self, state: QpState) {
         // CAST: the number of a variant.
         self.state.store(state as u32, Release);
     }
 
-    pub(super) fn ird(&self) -> u16 {
+    pub(in crate::qp) fn ird(&self) -> u16 {
         // CAST: what was stored.
         self.ird.load(Relaxed) as u16
     }
 
-    pub(super) fn set_ird(&self, ird: u16) {
+    pub(in crate::qp) fn set_ird(&self, ird: u16) {
         self.ird.store(ird.into(), Relaxed);
     }
 
     #[inline(always)]
-    pub(super) fn set_taken(&self, taken: u32) {
+    pub(in crate::qp) fn set_taken(&self, taken: u32) {
         self.taken.store(taken, Relaxed);
     }
 
     #[inline(always)]
-    pub(super) fn set_unsent(&self, unsent: usize) {
+    pub(in crate::qp) fn set_unsent(&self, unsent: usize) {
         // CAST: a batch is smaller.
         self.unsent.store(unsent as u32, Relaxed);
     }
 
-    pub(super) fn taken(&self) -> u32 {
+    pub(in crate::qp) fn taken(&self) -> u32 {
         self.taken.load(Relaxed)
     }
 
-    pub(super) fn unsent(&self) -> usize {
+    pub(in crate::qp) fn unsent(&self) -> usize {
         u32_as_usize(self.unsent.load(Relaxed))
     }
 }
