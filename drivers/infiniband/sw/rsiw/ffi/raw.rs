@@ -67,7 +67,10 @@ mod opaque {
     macro_rules! opaque {
         ($($name:ident),* $(,)?) => { $(
             #[repr(C)]
-            #[allow(non_camel_case_types, dead_code, unreachable_pub, missing_docs, reason = "C names")]
+            #[allow(
+                non_camel_case_types, dead_code, unreachable_pub, missing_docs,
+                reason = "C names"
+            )]
             pub struct $name {
                 _unused: [u8; 0],
             }

@@ -17,16 +17,16 @@ pub(crate) mod params {
         ($( $(#[$doc:meta])* fn $name:ident() -> $kind:ty = $var:ident; )*) => { $(
             $(#[$doc])*
             pub(crate) fn $name() -> $kind {
-                // SAFETY: the variable is static; the core, which may write it meanwhile, does so as a
-                // whole and with a value of its type.
+                // SAFETY: the variable is static; the core, which may write it meanwhile, does so
+                // as a whole and with a value of its type.
                 unsafe { (&raw const b::$var).read_volatile() }
             }
         )* };
     }
 
     parameters! {
-        /// Whether this side asks for CRCs (RFC 5044 section 4.4): by default yes. They are used unless
-        /// both sides say no. For new connections.
+        /// Whether this side asks for CRCs (RFC 5044 section 4.4): by default yes. They are used
+        /// unless both sides say no. For new connections.
         fn mpa_crc() -> bool = rsiw_mpa_crc;
 
         /// Whether FPDUs may exceed a TCP segment if the peer does the same. For new connections.
@@ -36,11 +36,12 @@ pub(crate) mod params {
         /// (0), in the same network namespace (1), anywhere on this host (2). For new connections.
         fn direct() -> u32 = rsiw_direct;
 
-        /// Whether the port mapper chooses the ports that TCP uses, so that a service may have the same
-        /// port for TCP and for RDMA. For new devices in the first network namespace.
+        /// Whether the port mapper chooses the ports that TCP uses, so that a service may have the
+        /// same port for TCP and for RDMA. For new devices in the first network namespace.
         fn port_map() -> bool = rsiw_port_map;
 
-        /// Milliseconds that a Send waits for a receive before it ends the stream. For new connections.
+        /// Milliseconds that a Send waits for a receive before it ends the stream. For new
+        /// connections.
         fn rnr_wait_ms() -> u32 = rsiw_rnr_wait_ms;
 
         /// Whether connections have TLS below MPA: no (0), with a key that both ends have (1), with
@@ -53,19 +54,19 @@ pub(crate) mod params {
         /// The number of the key by which the side that connects says who it is; zero is none.
         fn tls_key() -> i32 = rsiw_tls_key;
 
-        /// Whether connections use the interface of their device only: with TLS and over tunnels (0), in
-        /// any case (1), never (2). For new devices.
+        /// Whether connections use the interface of their device only: with TLS and over tunnels
+        /// (0), in any case (1), never (2). For new devices.
         fn bind_netdev() -> u32 = rsiw_bind_netdev;
 
-        /// Whether the link type `siw` is registered too, for tools that name it. Set when the module
-        /// is loaded.
+        /// Whether the link type `siw` is registered too, for tools that name it. Set when the
+        /// module is loaded.
         fn siw_link_type() -> bool = rsiw_siw_link_type;
     }
 }
 
 #[allow(
     dead_code,
-    reason = "all of it is looked at when this is compiled, only; not all compilers take that for a use"
+    reason = "all of it is looked at when this is compiled, only; not all compilers call that a use"
 )]
 pub(crate) mod uapi {
     //! What the driver's own ABI is in C, with which `abi::own` compares what the driver uses.

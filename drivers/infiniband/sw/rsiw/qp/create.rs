@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Creation of queue pairs, and other depths for their queues (draft-hilland-rddp-verbs sections
-//! 6.1.1 and 6.1.3).
+//! Creation of queue pairs, and resizing of their queues (draft-hilland-rddp-verbs section 6.1.3).
 //!
-//! Kernel consumers modify the QP to resize its queues. The core does not pass the sizes of processes
-//! on, and cannot tell them of new mappings: processes with own rings call a method of this driver.
+//! Kernel consumers modify the QP to resize its queues. The core does not pass the sizes of
+//! processes on, and cannot tell them of new mappings: processes with own rings call a method of
+//! this driver.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]

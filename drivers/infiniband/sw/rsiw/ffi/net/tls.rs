@@ -13,7 +13,8 @@
 //! Context: process.
 //!
 //! C headers: [`include/net/handshake.h`](srctree/include/net/handshake.h),
-//! [`include/net/tls.h`](srctree/include/net/tls.h), [`include/linux/key.h`](srctree/include/linux/key.h)
+//! [`include/net/tls.h`](srctree/include/net/tls.h),
+//! [`include/linux/key.h`](srctree/include/linux/key.h)
 
 use super::socket::{
     Claim,
