@@ -169,22 +169,34 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
     /// Looks for what begins at octet `at` of a chunk. An FPDU that is complete in the buffer is to
     /// be used before: see [`Deframer::collected`]. Fails if an FPDU is too short or the
     /// stream cannot be read.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn next<'a, C: Chunk>(
         &mut self,
         chunk: &'a C,
         at: usize,
     ) -> Result<Next<'a, C>, Failure> {
-        let left = chunk.left(at);
-        if self.have == 0 && left >= FPDU_FRONT {
-            if let Some(front) = chunk.front(at) {
-                let fpdu = Fpdu::new(Source::Chunk { chunk, at }, front)?;
-                if fpdu.len <= left {
-                    return Ok(Next::Fpdu(fpdu));
-                }
-            }
+        match self.whole(chunk, at) {
+            Some(fpdu) => Ok(Next::Fpdu(fpdu?)),
+            None => self.next_apart(chunk, at, chunk.left(at)),
         }
-        self.next_apart(chunk, at, left)
+    }
+
+    /// Returns the FPDU that begins at octet `at` of a chunk, if all of it is there. Fails if it is
+    /// too short.
+    #[inline(always)]
+    pub(crate) fn whole<'a, C: Chunk>(
+        &self,
+        chunk: &'a C,
+        at: usize,
+    ) -> Option<Result<Fpdu<'a, C>, TermError>> {
+        let left = chunk.left(at);
+        if self.have != 0 || left < FPDU_FRONT {
+            return None;
+        }
+        match Fpdu::new(Source::Chunk { chunk, at }, chunk.front(at)?) {
+            Ok(fpdu) if fpdu.len > left => None,
+            fpdu => Some(fpdu),
+        }
     }
 
     /// As [`Deframer::next`], for an FPDU that begins in the buffer or does not end in the chunk,

@@ -12,15 +12,15 @@
 //! What is in brackets is not done for each segment:
 //!
 //! ```text
-//! Send        [Receive] Place [[Invalidate Quiet] Complete]
+//! Send        [Receive] Place [[Invalidate Quiet] Complete]; or Message
 //! Write       Place
 //! Response    [Response] Place [[Invalidate Quiet] ReadDone]
 //! Request     Request
 //! ```
 //!
 //! There are two short ways: for FPDUs that continue the message of the FPDU before
-//! ([`Step::Train`]), and for Sends of one segment, as most short ones are. What the other end on
-//! this host hands over are chunks of one FPDU without a CRC, for which [`Receiver::admit`] is
+//! ([`Step::Train`]), and for Sends of one segment ([`Step::Message`]). What the other end on this
+//! host hands over are chunks of one FPDU without a CRC, for which [`Receiver::admit`] is
 //! asked before. Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
@@ -50,6 +50,7 @@ use super::{
         Budget,
         Chunk,
         Deframer,
+        Fpdu,
         Next,
         FPDU_FRONT, //
     },
@@ -373,39 +374,38 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Ok(Some(Step::Pause));
         }
         let at = self.used.0;
+        if at >= chunk.len() {
+            return Ok(Some(Step::Pause));
+        }
         if C::IS_HANDED_OVER {
             return self.next_handed(chunk, now);
         }
-        let fpdu = match self.deframer.next(chunk, at) {
-            Ok(Next::Fpdu(fpdu)) => fpdu,
-            Ok(Next::Collected(n)) => {
-                self.budget.octets(n);
-                self.used += n;
-                return Ok(None);
-            }
-            Ok(Next::Nothing) => return Ok(Some(Step::Pause)),
-            Err(why) => return Err(self.fails(why)),
+        let fpdu = match self.deframer.whole(chunk, at) {
+            Some(Ok(fpdu)) => fpdu,
+            Some(Err(error)) => return Err(self.fails(error.into())),
+            None => match self.deframer.next(chunk, at) {
+                Ok(Next::Fpdu(fpdu)) => fpdu,
+                Ok(Next::Collected(n)) => {
+                    self.budget.octets(n);
+                    self.used += n;
+                    return Ok(None);
+                }
+                Ok(Next::Nothing) => return Ok(Some(Step::Pause)),
+                Err(why) => return Err(self.fails(why)),
+            },
         };
         let left = chunk.left(at);
         if !is_alone && fpdu.len <= left && self.begin_train(&fpdu.front, now).is_some() {
             return Ok(Some(Step::Train));
         }
         self.budget.fpdu();
-        let is_checked = self.patience.take_checked() || !self.crc;
-        if !is_checked {
-            match fpdu.has_crc() {
-                Ok(true) => {}
-                Ok(false) => return Err(self.fails(TermError::MpaCrc.into())),
-                Err(why) => return Err(self.fails(shorter(why))),
-            }
+        match check_crc(&fpdu, self.crc, &mut self.patience) {
+            Ok(true) => {}
+            Ok(false) => return Err(self.fails(TermError::MpaCrc.into())),
+            Err(why) => return Err(self.fails(why)),
         }
         let lies = Lies::InChunk { at, left };
-        self.fpdu = Some(AtHand::new(&fpdu, lies));
-        self.rest = Rest::Ulpdu;
-        match fpdu.head() {
-            head if is_enough(head) => self.ulpdu(head, fpdu.ulpdu_len, now),
-            _ => Ok(None),
-        }
+        self.take_in(AtHand::new(&fpdu, lies), fpdu.head(), now)
     }
 
     /// Takes in the FPDU that a chunk is, which the other end hands over.
@@ -416,19 +416,23 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Ok(Some(Step::Pause));
         };
         let (field, head) = front.split_first_chunk().unwrap_or((&[0; LEN_FIELD], &[]));
-        let ulpdu_len = u16::from_be_bytes(*field);
         self.budget.fpdu();
-        self.fpdu = Some(AtHand {
-            lies: Lies::InChunk {
-                at: 0,
-                left: chunk.len(),
-            },
-            ulpdu_len,
-            len: chunk.len(),
-        });
+        let (at, left) = (0, chunk.len());
+        let fpdu = AtHand {
+            lies: Lies::InChunk { at, left },
+            ulpdu_len: u16::from_be_bytes(*field),
+            len: left,
+        };
+        self.take_in(fpdu, head, now)
+    }
+
+    /// Takes in an FPDU with the right CRC, whose ULPDU begins with `head`.
+    #[inline(always)]
+    fn take_in(&mut self, fpdu: AtHand, head: &[u8], now: &impl Conditions) -> Advance {
+        self.fpdu = Some(fpdu);
         self.rest = Rest::Ulpdu;
         match is_enough(head) {
-            true => self.ulpdu(head, ulpdu_len, now),
+            true => self.ulpdu(head, fpdu.ulpdu_len, now),
             false => Ok(None),
         }
     }
@@ -441,8 +445,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Ok(false);
         };
         self.budget.fpdu();
-        let is_checked = self.patience.take_checked() || !self.crc;
-        if !is_checked && !fpdu.has_crc().map_err(shorter)? {
+        if !check_crc(&fpdu, self.crc, &mut self.patience)? {
             self.deframer.use_up_collected();
             return Err(TermError::MpaCrc.into());
         }
@@ -528,7 +531,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 extra: Extra::Nothing,
             }),
         });
-        Ok(self.recv.is_none().then_some(Step::Receive))
+        Ok(self.recv.is_none().then_some(Step::Message))
     }
 
     fn segment(
@@ -711,6 +714,20 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             }
             None => {}
         }
+    }
+}
+
+/// Returns whether the CRC of an FPDU is right, or not in use. It is not computed again for one that
+/// has waited.
+#[inline(always)]
+fn check_crc<C: Chunk>(
+    fpdu: &Fpdu<'_, C>,
+    crc: bool,
+    patience: &mut Patience,
+) -> Result<bool, Failure> {
+    match patience.take_checked() || !crc {
+        true => Ok(true),
+        false => fpdu.has_crc().map_err(shorter),
     }
 }
 

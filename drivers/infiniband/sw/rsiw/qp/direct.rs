@@ -373,6 +373,11 @@ impl CopyToPage for HandedSegment<'_> {
         if let Some(octets) = self.source.octets(at, to.len()) {
             return to.copy_in(0, octets);
         }
+        if let (0, true) = (self.offset, to.len() == self.end) {
+            if let Some(message) = self.source.in_one_page(to.len()) {
+                return to.copy_from(0, &message);
+            }
+        }
         let copied = self.cursor.with(|cursor| self.copy(cursor, at..end, to));
         copied.ok_or(EINVAL)?
     }

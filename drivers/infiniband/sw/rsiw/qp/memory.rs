@@ -36,7 +36,11 @@ use crate::{
             AtomicRequest,
             WORD_LEN, //
         },
-        ddp::Stag,
+        ddp::{
+            Stag,
+            TaggedOffset, //
+        },
+        rdmap::ReadRequest,
         terminate::TermError, //
     },
 };
@@ -259,13 +263,31 @@ fn word(access: &MrAccess<Arc<Mr>>) -> Result<Word<'_>, TermError> {
 }
 
 impl QpIdentity {
-    fn open_word(&self, request: &AtomicRequest) -> Result<MrAccess<Arc<Mr>>, TermError> {
-        let (want, stag, to) = (Access::REMOTE_ATOMIC, request.stag, request.to.0);
-        let access = self.access(stag, want, to, WORD_LEN);
-        let access = access.inspect_err(|why| {
-            self.trace_refused(want, *why, (stag, to), WORD_LEN);
-        });
+    /// Opens memory for the peer, or returns how it is told that it may not use that.
+    fn open_for_peer(
+        &self,
+        want: Access,
+        (stag, to): (Stag, TaggedOffset),
+        len: u32,
+    ) -> Result<MrAccess<Arc<Mr>>, TermError> {
+        let access = self.access(stag, want, to.0, len);
+        let access = access.inspect_err(|why| self.trace_refused(want, *why, (stag, to.0), len));
         access.map_err(remote)
+    }
+
+    fn open_word(&self, request: &AtomicRequest) -> Result<MrAccess<Arc<Mr>>, TermError> {
+        let at = (request.stag, request.to);
+        self.open_for_peer(Access::REMOTE_ATOMIC, at, WORD_LEN)
+    }
+
+    /// Checks that the peer may read what it asks for, or returns how it is told that it may not.
+    pub(super) fn check_source(&self, request: &ReadRequest) -> Result<(), TermError> {
+        if request.len == 0 {
+            return Ok(());
+        }
+        let at = (request.source_stag, request.source_to);
+        let access = self.open_for_peer(Access::REMOTE_READ, at, request.len);
+        access.map(drop)
     }
 
     /// Checks that the peer may carry out an Atomic Operation, or returns how it is told that it

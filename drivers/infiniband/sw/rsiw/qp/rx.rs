@@ -6,11 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    identity::QpIdentity,
-    memory::{
-        remote,
-        CachedRegion, //
-    },
+    memory::CachedRegion,
     place::{
         place,
         place_train,
@@ -74,7 +70,6 @@ use crate::{
     queue::SgList,
     wire::{
         fpdu::Crc,
-        rdmap::ReadRequest,
         terminate::TermError,
         Short, //
     },
@@ -190,6 +185,7 @@ impl<'a> Intake<'a> {
             let (receiver, sgl) = (&mut part.receiver, &mut part.sgl);
             let done = match next(receiver, chunk) {
                 Step::Pause => return,
+                Step::Message => take_message(shared, cached, sgl, receiver, chunk),
                 Step::Receive => shared.take_recv(sgl).map(|recv| receiver.give(recv)),
                 Step::Place => {
                     let target = receiver.target();
@@ -254,10 +250,34 @@ impl<'a> Intake<'a> {
                 let told = shared.fail_blamed(receiver.blame());
                 shared.fail(receiver.failure(told));
             }
-            Step::Pause | Step::Receive | Step::Place | Step::Train | Step::Complete => {}
+            Step::Pause
+            | Step::Message
+            | Step::Receive
+            | Step::Place
+            | Step::Train
+            | Step::Complete => {}
         }
         Ok(())
     }
+}
+
+/// Takes in a Send that is one segment.
+#[inline(always)]
+fn take_message<C: Chunk + CopyToPage>(
+    shared: &Shared,
+    cached: &mut CachedRegion,
+    sgl: &mut SgList,
+    receiver: &mut Receiver<KVVec<u8>>,
+    chunk: Option<&C>,
+) -> Result<(), Failure> {
+    let recv = shared.take_recv(sgl)?;
+    if !receiver.begin_message(recv) {
+        return Ok(());
+    }
+    let (target, mut payload) = (receiver.target(), receiver.payload(chunk));
+    place(&shared.id, cached, sgl, target, &mut payload)?;
+    receiver.end_message();
+    shared.complete_received(receiver.received())
 }
 
 impl Chunk for SkbChunk<'_> {
@@ -366,20 +386,5 @@ impl Shared {
         // Requests that come before the work item runs are answered together with this one.
         wakes.urge();
         Ok(())
-    }
-}
-
-impl QpIdentity {
-    /// Checks that the peer may read what it asks for, or returns how it is told that it may not.
-    fn check_source(&self, request: &ReadRequest) -> Result<(), TermError> {
-        if request.len == 0 {
-            return Ok(());
-        }
-        let (stag, to) = (request.source_stag, request.source_to.0);
-        let want = Access::REMOTE_READ;
-        let access = self.access(stag, want, to, request.len);
-        let access =
-            access.inspect_err(|why| self.trace_refused(want, *why, (stag, to), request.len));
-        access.map(drop).map_err(remote)
     }
 }

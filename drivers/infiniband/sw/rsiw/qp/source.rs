@@ -132,12 +132,17 @@ impl Source {
         T: Transport,
         for<'a> PageSlice<'a>: Piece<T>,
     {
-        if self.is_response {
-            return self.write_slices(writer, 0, offset, len);
-        }
-        if self.is_inline {
+        if self.is_inline && !self.is_response {
             let octets = self.sgl.octets(u32_as_usize(offset), u32_as_usize(len));
             return Ok(writer.put(octets.ok_or(PayloadError::Broken)?)?);
+        }
+        if offset == 0 {
+            if let Some(message) = self.in_one_page(len) {
+                return Ok(writer.put(message)?);
+            }
+        }
+        if self.is_response {
+            return self.write_slices(writer, 0, offset, len);
         }
         for piece in self.sgl.pieces(offset, len) {
             self.write_slices(writer, piece.index, piece.at, piece.len)?;
@@ -168,6 +173,20 @@ impl Source {
         self.sgl
             .pieces(offset, len)
             .all(|piece| is_there(piece.index, piece.at, piece.len))
+    }
+
+    /// Returns the whole message, of `len` octets, if it lies in one element and one page of a
+    /// process, as most short ones do.
+    #[inline]
+    pub(super) fn in_one_page(&self, len: u32) -> Option<PageSlice<'_>> {
+        // An element without octets is not opened: its access may be that of an earlier message.
+        let first = self.sgl.elements().first();
+        if !self.is_response && first.is_none_or(|element| element.length != len) {
+            return None;
+        }
+        let access = self.accesses.first().and_then(CachedRegion::access)?;
+        let is_all = access.len() == len;
+        is_all.then(|| access.in_one_page())?
     }
 
     /// Returns the `len` octets of the message from `offset` on, if they came with the request.

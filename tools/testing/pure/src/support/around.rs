@@ -213,15 +213,9 @@ impl Around {
         loop {
             let done: Result<(), Failure> = match next(receiver, chunk, self) {
                 Step::Pause => return,
+                Step::Message => self.take_message(receiver, chunk),
                 Step::Receive => self.take_recv().map(|recv| receiver.give(recv)),
-                Step::Place => {
-                    let target = receiver.target();
-                    let mut payload = receiver.payload(chunk);
-                    payload.count_piece();
-                    let octets = octets(&payload);
-                    self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
-                    self.place(target, octets).map_err(Failure::from)
-                }
+                Step::Place => self.place_payload(receiver, chunk),
                 Step::Train => {
                     let target = receiver.target();
                     let mut train = receiver.train(chunk).expect("a chunk");
@@ -261,6 +255,32 @@ impl Around {
                 receiver.refuse(why);
             }
         }
+    }
+
+    fn take_message<C: Octets>(
+        &mut self,
+        receiver: &mut Receiver<Vec<u8>>,
+        chunk: Option<&C>,
+    ) -> Result<(), Failure> {
+        if !receiver.begin_message(self.take_recv()?) {
+            return Ok(());
+        }
+        self.place_payload(receiver, chunk)?;
+        receiver.end_message();
+        self.complete_recv(receiver.received())
+    }
+
+    fn place_payload<C: Octets>(
+        &mut self,
+        receiver: &mut Receiver<Vec<u8>>,
+        chunk: Option<&C>,
+    ) -> Result<(), Failure> {
+        let target = receiver.target();
+        let mut payload = receiver.payload(chunk);
+        payload.count_piece();
+        let octets = octets(&payload);
+        self.in_place += u32::from(matches!(payload.source, Source::Chunk { .. }));
+        self.place(target, octets).map_err(Failure::from)
     }
 
     /// What the receiver has found out.

@@ -122,6 +122,23 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
+    /// For [`Step::Message`]: gives the oldest receive, if there is one. Returns whether the payload
+    /// is to be placed. If not, the steps that follow show why.
+    #[inline]
+    pub(crate) fn begin_message(&mut self, recv: Option<Recv>) -> bool {
+        self.give(recv);
+        match (self.recv, self.rest) {
+            (Some(_), Rest::Send(part)) => matches!(self.send(&part), Ok(Some(Step::Place))),
+            _ => false,
+        }
+    }
+
+    /// For [`Step::Message`]: tells that the payload is placed.
+    #[inline]
+    pub(crate) fn end_message(&mut self) {
+        self.complete();
+    }
+
     /// For [`Step::Train`]: returns the FPDUs that may be placed; `None` if there are none.
     #[inline]
     pub(crate) fn train<'a, C: Chunk>(&'a mut self, chunk: Option<&'a C>) -> Option<Train<'a, C>> {

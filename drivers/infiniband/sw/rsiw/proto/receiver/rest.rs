@@ -73,6 +73,7 @@ pub(super) enum Pending {
 
 /// What remains to be done of the segment at hand.
 #[derive(Clone, Copy, Debug)]
+#[repr(u8)]
 pub(super) enum Rest {
     /// Nothing: the next FPDU is looked for.
     Nothing,

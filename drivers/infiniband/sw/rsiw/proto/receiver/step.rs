@@ -68,6 +68,13 @@ pub(crate) enum Step {
     /// [`Receiver::payload`]: super::Receiver::payload
     /// [`Receiver::target`]: super::Receiver::target
     Place,
+    /// Take in a Send that is one segment, as most short ones are: do [`Step::Receive`], but give
+    /// the receive to [`Receiver::begin_message`]; if that says so do [`Step::Place`], tell
+    /// [`Receiver::end_message`], and do [`Step::Complete`].
+    ///
+    /// [`Receiver::begin_message`]: super::Receiver::begin_message
+    /// [`Receiver::end_message`]: super::Receiver::end_message
+    Message,
     /// Place the payloads of [`Receiver::train`], the first of which belongs at
     /// [`Receiver::target`]: as many as one look-up of the memory allows. If it allows none, place
     /// none: the first segment is then taken in by itself, which shows why. Then tell
