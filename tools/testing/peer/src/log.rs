@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every octet that went over the wire, for the report of a scenario.
+//! Every octet that went over the wire, for the report of a scenario. Each line begins with the
+//! milliseconds since the first one.
 #![forbid(unsafe_code)]
 
 use crate::bytes::hex;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Octets shown of one piece.
 const SHOWN: usize = 160;
@@ -14,7 +16,7 @@ const PIECES: usize = 12;
 
 /// A list that all who talk add to.
 #[derive(Clone, Default)]
-pub struct Log(Rc<RefCell<Vec<String>>>);
+pub struct Log(Rc<RefCell<Vec<(Instant, String)>>>);
 
 impl Log {
     /// Notes octets; `what` says whose they are.
@@ -26,12 +28,20 @@ impl Log {
 
     /// Notes anything else.
     pub fn text(&self, line: String) {
-        self.0.borrow_mut().push(line);
+        self.0.borrow_mut().push((Instant::now(), line));
     }
 
     /// Takes the lines out, the middle of long lists left out.
     pub fn take(&self) -> Vec<String> {
-        let mut lines = std::mem::take(&mut *self.0.borrow_mut());
+        let lines = std::mem::take(&mut *self.0.borrow_mut());
+        let Some((start, _)) = lines.first().cloned() else {
+            return Vec::new();
+        };
+        let with_time = |(at, line): (Instant, String)| {
+            let ms = at.duration_since(start).as_millis();
+            format!("{ms:6} {line}")
+        };
+        let mut lines: Vec<_> = lines.into_iter().map(with_time).collect();
         if lines.len() > 2 * PIECES {
             let end = lines.len() - PIECES;
             lines.splice(PIECES..end, ["...".to_string()]);
