@@ -216,6 +216,25 @@ def named():
                     yield f"{path}: there is no {name}"
 
 
+# A member of a type, as documents name it; and a definition of a member.
+MEMBER = re.compile(r"``([A-Z]\w*)::(\w+)(?:\(\))?``")
+OF_TYPE = r"\b(?:struct|enum|trait|type|impl\b[^{{;]*?)\s*\b{}\b"
+DEFINED = r"\b(?:fn|const) {0}\b|^\s*(?:pub\b[^:\n]*)?\b{0}:|^\s+{0}(?:,|\(| \{{| =|$)"
+
+
+def members(pages, texts):
+    """Documents name members of types that are there: in a file with both, since a type may have
+    its methods in several files."""
+    for page, text in pages.items():
+        for kind, name in sorted(set(MEMBER.findall(text))):
+            of_type = re.compile(OF_TYPE.format(kind))
+            defined = re.compile(DEFINED.format(name), re.M)
+            homes = [text for text in texts.values() if of_type.search(text)]
+            # The kernel's own types are not looked at.
+            if homes and not any(defined.search(home) for home in homes):
+                yield f"{page}: there is no {kind}::{name}"
+
+
 # A row of the table of words in the design: a word or several, and what they mean.
 WORD_ROW = re.compile(r"^(\w+(?:,? \w+)*)  +(\S.*(?:\n .*)*)", re.M)
 DESIGN = "Documentation/infiniband/rsiw-design.rst"
@@ -262,7 +281,12 @@ def docs(path, text):
 
 def prose():
     """Words and comments that lead a reader astray."""
-    texts = dict(driver())
+    texts, pages = dict(driver()), {}
+    for path in files():
+        if path.startswith("Documentation/infiniband/"):
+            with open(path, encoding="utf-8") as f:
+                pages[path] = f.read()
+    yield from members(pages, texts)
     with open(DESIGN, encoding="utf-8") as f:
         yield from words(f.read(), lambda path: texts.get(path, ""))
     for path, text in texts.items():
@@ -282,6 +306,10 @@ def self_test():
     assert not found("a row  it (``b.rs``)\ngo     it (``b.rs``)", "struct WeGo; fn a_row()")
     assert not found("a row  it (``b.rs``)", "//! of a\n//! row")
     assert found("row    it (``b.rs``)", "borrow") == 1
+    code = {"a.rs": "struct A {\n    x: u8,\n}", "b.rs": "impl<T> A<T> {\n    fn y() {}\n}",
+            "c.rs": "enum C {\n    Z,\n}\nfn w(y: A) {}"}
+    assert not list(members({"p": "``A::x`` ``A::y`` ``C::Z`` ``B::q``"}, code))
+    assert len(list(members({"p": "``A::z`` ``C::x`` ``A::w``"}, code))) == 3
     for bad in ("/// Most octets of it.\n", "    /// As [`A::b`].\n    fn c() {}",
                 "/// As [`b`](x::b).\n#[inline]\npub(super) fn c() {}", "//! Most files.\n"):
         assert len(list(docs("a.rs", bad))) == 1, bad
