@@ -135,7 +135,7 @@ static uint32_t size_random(struct rng *r, uint32_t min, uint32_t max)
 	return n > min ? n : min;
 }
 
-/* Cuts `len` bytes into 1..MAX_SGE segments at random places. */
+/* Cuts `len` bytes into 1..MAX_SGE segments at random places. Each has none now and then. */
 static bool segments(struct rng *r, uint32_t *used, uint32_t len,
 		     unsigned int max, uint8_t *n, struct seg *seg)
 {
@@ -145,7 +145,9 @@ static bool segments(struct rng *r, uint32_t *used, uint32_t len,
 	if (!len && want > 1 && rng_below(r, 2))
 		want = 1;
 	for (i = 0; i < want; i++) {
-		part = i == want - 1 ? left : rng_below(r, left + 1);
+		part = rng_below(r, 8) ? rng_below(r, left + 1) : 0;
+		if (i == want - 1)
+			part = left;
 		if (!take(used, part, skip_random(r, *used, part), &seg[i].off))
 			return false;
 		seg[i].len = part;
