@@ -495,7 +495,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             return Ok(Some(Step::Heard));
         }
         if self.patience.is_granted() && self.looks(head, ulpdu_len, now) {
-            return Ok(Some(Step::Receive));
+            return Ok(Some(self.look()));
         }
         if now.traces() && !core::mem::replace(&mut self.traced, true) {
             return Ok(Some(Step::Ulpdu));

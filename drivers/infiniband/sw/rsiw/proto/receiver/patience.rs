@@ -138,7 +138,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
         self.fpdu = None;
         match self.looks(head, ulpdu_len, now) {
-            true => Step::Receive,
+            true => self.look(),
             false => Step::Pause,
         }
     }
@@ -147,18 +147,20 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// message that takes a receive, and may wait for one. The segment has `ulpdu_len` octets and
     /// begins with `head`.
     #[inline(never)]
-    pub(super) fn looks(&mut self, head: &[u8], ulpdu_len: u16, now: &impl Conditions) -> bool {
-        let looks = now.arrival() == Arrival::Take
+    pub(super) fn looks(&self, head: &[u8], ulpdu_len: u16, now: &impl Conditions) -> bool {
+        now.arrival() == Arrival::Take
             && self.recv.is_none()
             && !self.patience.is_over
-            && self.rx.takes_recv(head, ulpdu_len, &now.rights());
-        if looks {
-            self.rest = Rest::Look;
-        }
-        looks
+            && self.rx.takes_recv(head, ulpdu_len, &now.rights())
     }
 
-    /// Takes note of what was found after [`Receiver::looks`]. A segment that may not wait any
+    /// Has a receive looked for.
+    pub(super) fn look(&mut self) -> Step {
+        self.rest = Rest::Look;
+        Step::Receive
+    }
+
+    /// Takes note of what was found after [`Receiver::look`]. A segment that may not wait any
     /// longer is taken in although there is no receive, and may end the stream.
     #[inline(never)]
     pub(super) fn looked(&mut self, recv: Option<Recv>) {
