@@ -91,14 +91,14 @@ C_NAMES = (
 )
 RUST_NAMES = (
     ("driver-rx", re.compile(
-        r"::rx\b|Receiver|receive|inbound|placement|::place\b|::rq\b|::srq\b|"
+        r"::intake\b|Receiver|receive|inbound|placement|::place\b|::rq\b|::srq\b|"
         r"post_recv|collector|deframer|net::chunk|net::tcp::actor|read_done|"
-        r"data_ready|::order\b|umem::Slices|proto::rx")),
+        r"data_ready|::order\b|umem::Slices|proto::segment")),
     ("driver-tx", re.compile(
-        r"::tx\b|Sender|::send|outgoing|::frame\b|::sq\b|::start\b|::posted\b|"
+        r"::sending\b|Sender|::send|outgoing|::frame\b|::sq\b|::start\b|::posted\b|"
         r"post_send|doorbell|net::batch|TcpLink|::source\b|::sgl\b|_sends?\b|sends_done|"
-        r"write_space|::progress\b|::budget\b|next_request|TxState|"
-        r"::schedul|::burst|proto::tx|Qp as .*WorkItem|::work\b")),
+        r"write_space|::progress\b|::budget\b|next_request|Sending|"
+        r"::schedul|::burst|proto::message|Qp as .*WorkItem|::work\b")),
 )
 
 

@@ -134,7 +134,7 @@ class Names(unittest.TestCase):
         self.assertEqual(counting.demangle([
             "memcpy", "_RNvMs_NtNtCsa8zRApNGj4W_9rsiw_main2qp2txNtB4_7TxState"
             "5flush", "_RNvNtCsb5MLIFMWygY_6kernel5error9to_result"]), [
-                "memcpy", "<rsiw_main::qp::tx::TxState>::flush",
+                "memcpy", "<rsiw_main::qp::sending::Sending>::flush",
                 "kernel::error::to_result"])
 
     def test_none(self):
@@ -183,8 +183,8 @@ class Groups(unittest.TestCase):
 
     def test_rust_driver(self):
         for name, component in (
-                ("<rsiw_main::qp::rx::RxState>::ulpdu", "driver-rx"),
-                ("<rsiw_main::qp::tx::TxState>::flush", "driver-tx"),
+                ("<rsiw_main::qp::intake::Intake>::ulpdu", "driver-rx"),
+                ("<rsiw_main::qp::sending::Sending>::flush", "driver-tx"),
                 ("<rsiw_main::verbs::Rsiw as Driver>::post_send", "driver-tx"),
                 ("<rsiw_main::verbs::Rsiw as Driver>::post_recv", "driver-rx"),
                 ("<rsiw_main::proto::sender::Sender<E>>::run", "driver-tx"),

@@ -92,7 +92,7 @@ ALL_WAITS = {
     ("mr/window.rs", "bind"): MEMORY,
     ("mr/window.rs", "unbind"): MEMORY,
     ("qp/stream.rs", "get"): MEMORY,
-    ("qp/tx.rs", "invalidate"): MEMORY,
+    ("qp/sending.rs", "invalidate"): MEMORY,
 }
 
 

@@ -23,28 +23,28 @@ pub(crate) mod create;
 mod describe;
 pub(crate) mod direct;
 pub(crate) mod identity;
+mod intake;
 mod memory;
 mod place;
 mod poller;
-mod rx;
+mod sending;
 pub(crate) mod shared;
 mod source;
 mod sq;
 mod state;
 mod stream;
-mod tx;
 
 use self::{
     direct::{
         KnownEnd,
         LocalPeers, //
     },
+    intake::Receiving,
     poller::Poller,
-    rx::Receiving,
+    sending::Sending, //
     shared::Shared,
     sq::SqRing,
     stream::Stream,
-    tx::TxState, //
 };
 use crate::{
     ffi::{
@@ -176,7 +176,7 @@ impl<Q: Send + Sync + 'static> Table<Q> {
 struct Conn {
     callbacks: Callbacks<Stream>,
     stream: Arc<Stream>,
-    tx: TxState,
+    sending: Sending,
     /// The entry by which the other end of the connection, if it is on this host, finds this end.
     entry: Option<KnownEnd>,
 }
@@ -184,7 +184,7 @@ struct Conn {
 impl Conn {
     /// Returns whether the peer has acknowledged everything, including the FIN.
     fn is_delivered(&self) -> bool {
-        self.tx.fin.is_sent() && self.stream.sock.is_acknowledged()
+        self.sending.fin.is_sent() && self.stream.sock.is_acknowledged()
     }
 
     /// Takes the connection apart: no callback runs and nothing is received afterwards. Gives TCP
@@ -193,7 +193,7 @@ impl Conn {
         let Self {
             callbacks,
             stream,
-            tx: _,
+            sending: _,
             entry,
         } = self;
         // This comes first, so that nobody finds what is taken apart.
@@ -274,16 +274,16 @@ impl Inner {
         }
         let peer = conn.stream.peer();
         let (stream, ring) = (&conn.stream, &mut self.ring);
-        let (tx, end) = (&mut conn.tx, peer.as_deref());
-        let stop = tx.run(shared, stream, end, ring, state, may_wait);
+        let (sending, end) = (&mut conn.sending, peer.as_deref());
+        let stop = sending.run(shared, stream, end, ring, state, may_wait);
         // The last reference to a stream may not be dropped where nothing may sleep.
         if let Some(last) = peer.and_then(Arc::into_unique_or_drop) {
             self.spent_peer = Some(last.into());
             shared.notes.leave(QpNote::Again);
         }
-        shared.counts.count_sent(conn.tx.tally(), actor);
+        shared.counts.count_sent(conn.sending.tally(), actor);
         shared.published.set_taken(ring.taken());
-        shared.published.set_unsent(conn.tx.unsent());
+        shared.published.set_unsent(conn.sending.unsent());
         Some(stop)
     }
 
@@ -295,7 +295,10 @@ impl Inner {
             // what has left.
             shared.notes.leave(QpNote::Again);
         }
-        let busy = self.conn.as_ref().is_some_and(|conn| conn.tx.is_busy());
+        let busy = self
+            .conn
+            .as_ref()
+            .is_some_and(|conn| conn.sending.is_busy());
         !busy
             && self.ring.is_empty()
             && shared.sq.lock().is_empty()

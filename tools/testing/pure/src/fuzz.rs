@@ -12,7 +12,7 @@ use crate::proto::connection::{self, Awaits, Code, StreamEnd};
 use crate::proto::deframer::{Chunk, Deframer, Next, Reach};
 use crate::proto::negotiate::Depths;
 use crate::proto::request::OperationType;
-use crate::proto::rx::Rx;
+use crate::proto::segment::Segments;
 use crate::proto::setup::{Config, Initiator, Responder};
 use crate::support::endpoint::{Answers, Endpoint, FAILURE};
 use crate::support::peer::{Peer, Region, Wr};
@@ -117,7 +117,7 @@ pub fn deframer(data: &[u8]) {
 
 /// Segments behind each other: an octet of length each.
 pub fn rx(data: &[u8]) {
-    let mut rx = Rx::new(RtrSet::ALL);
+    let mut rx = Segments::new(RtrSet::ALL);
     let mut rest = data;
     while let Some((&len, tail)) = rest.split_first() {
         let (head, tail) = tail.split_at(usize::from(len).min(tail.len()));

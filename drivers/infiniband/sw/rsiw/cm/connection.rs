@@ -60,13 +60,13 @@ use crate::{
             Timer, //
         },
         counters::Counter,
+        message, //
         negotiate::EventDepths,
         notes::{
             self,
             EndpointNote, //
         },
         setup::Params,
-        tx, //
     },
     wire::{
         fpdu::Markers,
@@ -325,11 +325,11 @@ fn send_frame(st: &EndpointState, frame: &[u8], len: usize) -> Result {
 
 /// Sends a Terminate as the first FPDU of a stream that will have no other.
 fn send_terminate(sock: &TcpSocket, error: TermError, markers: bool) -> Result {
-    let message = Terminate { error, quote: None };
+    let terminate = Terminate { error, quote: None };
     let mut markers = markers.then(Markers::new);
-    let mut fpdu = [0; tx::MAX_TERMINATE];
+    let mut fpdu = [0; message::MAX_TERMINATE];
     // This has a CRC, which a peer that does not want CRCs ignores.
-    let fpdu = tx::terminate(&message, markers.as_mut(), Some(crc32c), &mut fpdu);
+    let fpdu = message::terminate(&terminate, markers.as_mut(), Some(crc32c), &mut fpdu);
     send_whole(sock, fpdu.ok_or(EINVAL)?)
 }
 

@@ -19,7 +19,8 @@ use super::failure::{
     Failure,
     Fault, //
 };
-use super::rx::{
+use super::message::Kind;
+use super::segment::{
     Action,
     Segment,
     Target, //
@@ -29,7 +30,6 @@ use super::state::{
     async_class,
     Async, //
 };
-use super::tx::Kind;
 use crate::wire::terminate::TermError;
 use core::ffi::CStr;
 

@@ -23,7 +23,7 @@
 
 use super::{
     failure::Failure,
-    rx::{
+    segment::{
         Run,
         FRONT_LEN, //
     },

@@ -9,15 +9,15 @@
 //! is right whoever writes the sources meanwhile.
 #![forbid(unsafe_code)]
 
+use super::message::{
+    advance_front,
+    Frame,
+    Message, //
+};
 use super::transport::{
     Broken,
     Piece,
     Transport, //
-};
-use super::tx::{
-    advance_front,
-    Frame,
-    Message, //
 };
 use crate::wire::fpdu::{
     pad_len,

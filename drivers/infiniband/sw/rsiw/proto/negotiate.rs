@@ -5,7 +5,7 @@
 //! for them (T-29).
 #![forbid(unsafe_code)]
 
-use super::tx::Rtr;
+use super::message::Rtr;
 use crate::wire::mpa::{
     RtrSet,
     NO_NEGOTIATION, //

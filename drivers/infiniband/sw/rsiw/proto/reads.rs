@@ -112,7 +112,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         }
     }
 
-    /// Returns how many are outstanding, to be compared with ORD (`proto::tx::may_start`).
+    /// Returns how many are outstanding, to be compared with ORD (`proto::message::may_start`).
     pub(crate) const fn outstanding(&self) -> usize {
         self.ring.len()
     }

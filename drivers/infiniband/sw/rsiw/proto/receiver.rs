@@ -64,11 +64,11 @@ use super::{
         Responding,
         ResponseTo, //
     },
-    rx::{
+    segment::{
         is_enough,
         Action,
-        Rx,
         Segment,
+        Segments,
         Target, //
     },
     setup::Params,
@@ -124,7 +124,7 @@ type Advance = Result<Option<Step>, Failed>;
 #[derive(Debug)]
 pub(crate) struct Receiver<B> {
     deframer: Deframer<B>,
-    rx: Rx,
+    segments: Segments,
     crc: bool,
     /// How much this turn may still take in.
     budget: Budget,
@@ -165,7 +165,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     pub(crate) const fn new(params: &Params) -> Self {
         Self {
             deframer: Deframer::new(),
-            rx: Rx::new(params.expect_rtr),
+            segments: Segments::new(params.expect_rtr),
             crc: params.crc,
             budget: Budget::NONE,
             used: Saturating(0),
@@ -236,7 +236,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
 
     /// Returns whether the stream, if it ended here, would be cut inside an FPDU or a message.
     pub(crate) const fn is_cut(&self) -> bool {
-        self.deframer.is_collecting() || self.rx.in_message()
+        self.deframer.is_collecting() || self.segments.in_message()
     }
 
     /// Takes the receive in progress, to be flushed: also one whose message is complete and only
@@ -458,8 +458,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// before.
     #[inline]
     fn begin_train(&mut self, front: &[u8; FPDU_FRONT], now: &impl Conditions) -> Option<()> {
-        self.rx.run_on().filter(|run| run.is_next(front))?;
-        let run = self.rx.run(&now.rights())?;
+        self.segments.run_on().filter(|run| run.is_next(front))?;
+        let run = self.segments.run(&now.rights())?;
         if now.arrival() != Arrival::Take {
             return None;
         }
@@ -507,7 +507,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             self.finish();
             return Ok(None);
         }
-        let Some(send) = self.rx.whole_send(head, ulpdu_len) else {
+        let Some(send) = self.segments.whole_send(head, ulpdu_len) else {
             let segment = self.segment(head, ulpdu_len, now);
             return segment.map_err(|why| self.fails(why));
         };
@@ -540,7 +540,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         ulpdu_len: u16,
         now: &impl Conditions,
     ) -> Result<Option<Step>, Failure> {
-        let segment = self.rx.segment(head, ulpdu_len, &now.rights())?;
+        let segment = self.segments.segment(head, ulpdu_len, &now.rights())?;
         self.tally.received(&segment);
         let is_terminate = matches!(segment.action, Action::Terminate { .. });
         match self.rest_of(&segment, head) {

@@ -34,6 +34,17 @@ use super::{
         Fault, //
     },
     frame::Writer,
+    message::{
+        self,
+        Kind,
+        Message,
+        Messages,
+        Packer,
+        Rtr,
+        TooMany,
+        MAX_HEADER,
+        MAX_TERMINATE, //
+    },
     sends::Token,
     setup::Params,
     state::QpState,
@@ -45,17 +56,6 @@ use super::{
         Transport, //
     },
     tuning::SendLimits,
-    tx::{
-        self,
-        Kind,
-        Message,
-        Packer,
-        Rtr,
-        TooMany,
-        Tx,
-        MAX_HEADER,
-        MAX_TERMINATE, //
-    },
 };
 use crate::wire::{
     ddp::Msn,
@@ -127,7 +127,7 @@ struct Framer {
 pub(crate) struct Sender {
     framer: Framer,
     current: Option<Current>,
-    tx: Tx,
+    messages: Messages,
     rtr: Option<Rtr>,
     /// Responder: nothing may be sent before the first FPDU came in (T-24).
     wait_for_fpdu: bool,
@@ -177,7 +177,7 @@ impl Framer {
     }
 
     /// Returns how many octets of the stream the FPDU of `frame` takes at this place, with markers.
-    fn octets(&self, frame: &tx::Frame) -> Result<u32, Broken> {
+    fn octets(&self, frame: &message::Frame) -> Result<u32, Broken> {
         let len = u32::try_from(frame.fpdu_len).map_err(|_| Broken)?;
         let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
         len.checked_add(overhead).ok_or(Broken)
@@ -190,7 +190,8 @@ impl Framer {
     ) -> Result<(), Broken> {
         let (mut fpdu, mut markers) = ([0; MAX_TERMINATE], self.markers);
         let crc32c = self.crc.then_some(T::crc32c as fn(u32, &[u8]) -> u32);
-        let fpdu = tx::terminate(message, markers.as_mut(), crc32c, &mut fpdu).ok_or(Broken)?;
+        let fpdu =
+            message::terminate(message, markers.as_mut(), crc32c, &mut fpdu).ok_or(Broken)?;
         let len = u32::try_from(fpdu.len()).map_err(|_| Broken)?;
         transport.reserve(len).map_err(|NoMemory { .. }| Broken)?;
         let before = transport.mark();
@@ -234,7 +235,7 @@ impl Framer {
         env: &E,
         transport: &mut T,
         message: &Message,
-        frame: &tx::Frame,
+        frame: &message::Frame,
         (len, count): (u32, u32),
     ) -> Result<u32, PayloadError> {
         if self.markers.is_none() {
@@ -367,7 +368,7 @@ impl Framer {
 fn write_payload<T: Transport, E: Env<T>>(
     env: &E,
     mut writer: Writer<'_, T>,
-    frame: &tx::Frame,
+    frame: &message::Frame,
     count: u32,
 ) -> Result<(), PayloadError> {
     if frame.payload > 0 {
@@ -395,7 +396,7 @@ impl Sender {
                 is_large: params.large_fpdus,
             },
             current: None,
-            tx: Tx::new(),
+            messages: Messages::new(),
             rtr: params.send_rtr,
             wait_for_fpdu: params.wait_for_fpdu,
             sq_turn: true,
@@ -620,7 +621,7 @@ impl Sender {
             .sent(current.message.kind(), current.message.sent());
         if let Some((data, solicited)) = current.then.take() {
             let kind = Kind::Immediate { data, solicited };
-            current.message = self.tx.message(kind, 0);
+            current.message = self.messages.message(kind, 0);
             return Ok(());
         }
         let origin = current.origin;
@@ -689,7 +690,7 @@ impl Sender {
             may_send: self.may_start,
         };
         let (locals, current) = (&mut self.locals, &mut self.current);
-        let started = next_request(env, &mut self.tx, &now, locals, current);
+        let started = next_request(env, &mut self.messages, &now, locals, current);
         if matches!(started, Err(Stop::Again)) && !now.is_flushed {
             // The request begins the next batch: responses, one after the other, could otherwise
             // keep it waiting for ever.

@@ -8,12 +8,12 @@
 //! the consumer.
 #![forbid(unsafe_code)]
 
+use super::message::Rtr;
 use super::negotiate::{
     self,
     Depths,
     EventDepths, //
 };
-use super::tx::Rtr;
 use crate::wire::mpa::{
     self,
     Enhanced,
@@ -57,7 +57,7 @@ pub(crate) struct Params {
     /// Initiator in peer-to-peer mode: send this before anything else.
     pub(crate) send_rtr: Option<Rtr>,
     /// Responder in peer-to-peer mode: the consumer learns that the connection is established with
-    /// the first segment (`rx::Segment::first`), not before.
+    /// the first segment (`segment::Segment::first`), not before.
     pub(crate) peer_to_peer: bool,
     /// Responder in peer-to-peer mode: the ready-to-receive messages that may come.
     pub(crate) expect_rtr: RtrSet,

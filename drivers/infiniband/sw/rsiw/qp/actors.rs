@@ -227,7 +227,7 @@ impl Qp {
             }
             QpNote::Timeout => {
                 if let Some(conn) = &mut inner.conn {
-                    if conn.tx.fin.expired(&conn.stream.sock) {
+                    if conn.sending.fin.expired(&conn.stream.sock) {
                         return self.restart_timer(inner);
                     }
                 }
@@ -458,7 +458,7 @@ impl Qp {
     #[inline]
     pub(super) fn restart_timer(self: &Arc<Self>, inner: &mut Inner) {
         let conn = inner.conn.as_mut();
-        if let Some(ms) = conn.and_then(|conn| conn.tx.fin.take_timer()) {
+        if let Some(ms) = conn.and_then(|conn| conn.sending.fin.take_timer()) {
             self.start_timer(ms);
         }
     }

@@ -19,8 +19,8 @@
 
 use super::{
     identity::QpIdentity,
+    intake::Intake,
     place::CopyToPage,
-    rx::Intake,
     source::Source,
     stream::Stream, //
 };
@@ -45,6 +45,7 @@ use crate::{
             FPDU_FRONT, //
         },
         drain::Stop,
+        message::Frame, //
         notes::QpNote,
         receiver::Lack,
         sender::PayloadError,
@@ -54,7 +55,6 @@ use crate::{
             Numbers,
             Scope, //
         },
-        tx::Frame, //
     },
     wire::{
         ddp::TAGGED_LEN,

@@ -60,14 +60,14 @@ use crate::{
         deframer::FPDU_FRONT,
         drain::Stop,
         failure::Failure,
+        message::{
+            Frame,
+            Message, //
+        },
         schedule::Actor,
         state::{
             QpEvent,
             QpState, //
-        },
-        tx::{
-            Frame,
-            Message, //
         },
     },
     queue::{

@@ -33,7 +33,7 @@ use crate::{
             Source,
             Train, //
         },
-        rx::Target, //
+        segment::Target, //
     },
     queue::{
         Piece,

@@ -9,15 +9,15 @@
 
 use super::{
     direct::Prepared,
+    sending::{
+        Sending,
+        CLOSE_TIMEOUT_MS, //
+    },
     shared::{
         Manager,
         Shared, //
     },
     stream::Stream,
-    tx::{
-        TxState,
-        CLOSE_TIMEOUT_MS, //
-    },
     Conn,
     Inner,
     Qp, //
@@ -123,7 +123,7 @@ impl Qp {
             GFP_KERNEL_ACCOUNT,
         )?;
         let shared = &self.shared;
-        let tx = TxState::new(&shared.id, params, sock.mss())?;
+        let sending = Sending::new(&shared.id, params, sock.mss())?;
         let stream = Stream::new(self.clone(), sock, params)?;
         let prepared = Prepared::new(&self.peers, &stream);
 
@@ -154,7 +154,7 @@ impl Qp {
         inner.conn = Some(Conn {
             callbacks: Callbacks::install(sock.claim()?, stream.clone())?,
             stream,
-            tx,
+            sending,
             entry: None,
         });
         shared
@@ -458,7 +458,7 @@ impl Qp {
         let can_send = inner
             .conn
             .as_ref()
-            .is_some_and(|c| c.tx.may_send(&self.shared.flags));
+            .is_some_and(|c| c.sending.may_send(&self.shared.flags));
         let event = QpEvent::LocalError {
             error: failure.error,
             in_completion: failure.in_completion,
@@ -488,7 +488,7 @@ impl Qp {
             (Tcp::Reset, _) => StreamEnd::Reset,
             (Tcp::ResetIfDelivered, Some(conn)) if conn.is_delivered() => StreamEnd::Reset,
             // A FIN without a Terminate would say that all is well.
-            (Tcp::Keep, Some(conn)) if effects.close && conn.tx.owes_terminate() => {
+            (Tcp::Keep, Some(conn)) if effects.close && conn.sending.owes_terminate() => {
                 StreamEnd::Reset
             }
             _ => StreamEnd::Graceful,
@@ -497,13 +497,13 @@ impl Qp {
             // A responder that has received nothing sends nothing, no Terminate either (T-24).
             if let Some(error) = effects
                 .terminate
-                .filter(|_| conn.tx.may_send(&self.shared.flags))
+                .filter(|_| conn.sending.may_send(&self.shared.flags))
             {
-                conn.tx
+                conn.sending
                     .set_terminate(&failure.unwrap_or_else(|| error.into()));
             }
             if effects.tcp == Tcp::Fin {
-                conn.tx.fin.want();
+                conn.sending.fin.want();
             }
             if end == StreamEnd::Reset {
                 conn.stream.sock.abort();

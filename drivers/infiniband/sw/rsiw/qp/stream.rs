@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    rx::{
+    intake::{
         Intake,
         Receiving, //
     },

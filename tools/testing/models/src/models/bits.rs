@@ -2,7 +2,7 @@
 
 //! Bits by which softirq, timers and threads bring each other about: `Stream::starves` and
 //! `Stream::pauses`, the word of `Shared::inbound`, `Stream::awaited`. Copies of `qp/stream.rs`,
-//! `qp/rx.rs`, `qp/tx.rs`, `qp/direct.rs` and `watched.rs`.
+//! `qp/intake.rs`, `qp/sending.rs`, `qp/direct.rs` and `watched.rs`.
 
 use crate::{check::check, copies::Copied};
 use kernel::{
@@ -39,12 +39,12 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/intake.rs",
         from: "    fn queue_inbound(",
         lines: &["self.inbound.lock().push(request)?;", "wakes.urge();"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/tx.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/sending.rs",
         from: "    fn with_inbound<",
         lines: &[
             "if self.qp.inbound.word() == 0 {",

@@ -2,7 +2,7 @@
 
 //! What transmission waits for, and who tells it that this is there: one model for each, in which
 //! the wake-up can be left out. Runs `proto/sends.rs`; the others are copies of `qp/stream.rs`,
-//! `qp/shared.rs` and `qp/rx.rs`.
+//! `qp/shared.rs` and `qp/intake.rs`.
 
 use super::bits;
 use crate::{
@@ -66,7 +66,7 @@ pub(crate) const COPIED: &[Copied] = &[
         lines: &["self.heard.store(1, Release);"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/intake.rs",
         from: "    fn do_rarely<",
         lines: &[
             "Step::Heard => {",
@@ -75,7 +75,7 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/rx.rs",
+        file: "drivers/infiniband/sw/rsiw/qp/intake.rs",
         from: "    fn end_read(",
         lines: &[
             "let resumes = self.read_done(token);",

@@ -6,7 +6,7 @@ use super::message_len;
 use crate::proto::deframer::Reach;
 use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::Lack;
-use crate::proto::rx::Rights;
+use crate::proto::segment::Rights;
 use crate::proto::sends::Token;
 use crate::proto::state::QpState;
 use crate::support::frames::fpdu;

@@ -4,10 +4,10 @@
 
 use super::message_len;
 use crate::proto::failure::Fault;
+use crate::proto::message::Rtr;
 use crate::proto::request::{Local, Operation, OperationType, Sink};
 use crate::proto::sender::{OpenError, PayloadError};
 use crate::proto::state::QpState;
-use crate::proto::tx::Rtr;
 use crate::support::rng::{Choices, Input};
 use crate::support::sending::{params, Faults, Posted, Sending};
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, WORD_LEN};

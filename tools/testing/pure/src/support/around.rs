@@ -13,7 +13,7 @@ use crate::proto::reads::{Inbound, InboundRead, OutboundRead, OutboundReads};
 use crate::proto::receiver::{
     Blame, Conditions, Invalidation, Lack, Received, Receiver, Recv, Step,
 };
-use crate::proto::rx::{Rights, Target};
+use crate::proto::segment::{Rights, Target};
 use crate::proto::sender::Env as _;
 use crate::proto::sends::Token;
 use crate::proto::state::{Arrival, QpState};

@@ -3,7 +3,7 @@
 //! Messages, FPDU by FPDU, and streams of FPDUs.
 
 use super::crc::crc32c;
-use crate::proto::tx::{Frame, Kind, Message, MAX_HEADER};
+use crate::proto::message::{Frame, Kind, Message, MAX_HEADER};
 use crate::wire::ddp::{self, Stag, TaggedOffset};
 use crate::wire::fpdu::{fpdu_len, Crc, CRC_LEN, LEN_FIELD};
 use crate::wire::rdmap::{Control, Opcode, ReadRequest};

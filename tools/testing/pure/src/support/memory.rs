@@ -3,7 +3,7 @@
 //! Registered memory, in vectors or imagined.
 
 use crate::proto::request::Sink;
-use crate::proto::rx::Target;
+use crate::proto::segment::Target;
 use crate::wire::atomic::{AtomicRequest, WORD_LEN};
 use crate::wire::ddp::{Stag, TaggedOffset};
 use crate::wire::rdmap::ReadRequest;

@@ -2,7 +2,7 @@
 
 //! What a QP allows its peer, as tests want it.
 
-use crate::proto::rx::Rights;
+use crate::proto::segment::Rights;
 
 /// Everything is allowed.
 pub(crate) const ALL: Rights = Rights {

@@ -14,7 +14,7 @@ use crate::proto::drain::{Stop, Waker};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
 use crate::proto::reads::{Inbound, InboundRead};
-use crate::proto::rx::Rx;
+use crate::proto::segment::Segments;
 use crate::proto::sender::Sender;
 #[cfg(test)]
 use crate::proto::sends::Completed;
@@ -224,7 +224,7 @@ impl Sending {
         };
         let is_cut = self.tcp.refuses || self.tcp.has_batch();
         assert!(rest == 0 || is_cut, "{rest} octets are no FPDU");
-        let mut rx = Rx::new(RtrSet::default());
+        let mut rx = Segments::new(RtrSet::default());
         for (n, fpdu) in seen.iter().enumerate() {
             let len = u16::try_from(fpdu.ulpdu.len()).expect("a ULPDU");
             rx.segment(&fpdu.ulpdu, len, &ALL).expect("a good segment");

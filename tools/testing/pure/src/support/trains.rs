@@ -5,7 +5,7 @@
 use super::around::Around;
 use super::piece::Octets;
 use crate::proto::deframer::Train;
-use crate::proto::rx::Target;
+use crate::proto::segment::Target;
 use crate::wire::ddp::{self, TaggedOffset};
 use crate::wire::fpdu::LEN_FIELD;
 use crate::wire::terminate::TermError;

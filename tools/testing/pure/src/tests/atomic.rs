@@ -5,12 +5,12 @@
 
 use super::two_peers::atomic::operation;
 use crate::proto::failure::Fault;
+use crate::proto::message::{Kind, Messages, MAX_HEADER};
 use crate::proto::reads::{
     Inbound, InboundRead, InboundReads, OutboundRead, OutboundReads, ResponseTo,
 };
-use crate::proto::rx::{Action, Rights, Rx};
+use crate::proto::segment::{Action, Rights, Segments};
 use crate::proto::sends::Token;
-use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
 use crate::support::frames::{self, fpdu, next};
 use crate::support::receiving::{Faults, Receiving};
@@ -135,13 +135,13 @@ fn request(id: u32) -> AtomicRequest {
 }
 
 /// A message's ULPDU.
-fn ulpdu(tx: &mut Tx, kind: Kind) -> Vec<u8> {
+fn ulpdu(tx: &mut Messages, kind: Kind) -> Vec<u8> {
     let mut header = [0; MAX_HEADER];
     let frame = next(&mut tx.message(kind, 0), 1442, &mut header).expect("one FPDU");
     header[2..frame.header_len].to_vec()
 }
 
-fn take(rx: &mut Rx, ulpdu: &[u8], limits: &Rights) -> Result<Action, TermError> {
+fn take(rx: &mut Segments, ulpdu: &[u8], limits: &Rights) -> Result<Action, TermError> {
     let segment = rx.segment(ulpdu, ulpdu.len() as u16, limits)?;
     assert_eq!(segment.payload_len, 0);
     Ok(segment.action)
@@ -161,7 +161,7 @@ fn check_bad(good: &[u8], qn: u8) {
             TermError::CatastrophicStream,
         ),
     ];
-    let rx = Rx::new(RtrSet::default());
+    let rx = Segments::new(RtrSet::default());
     for (what, at, octet, error) in cases {
         let mut bad = good.to_vec();
         bad[at] = octet;
@@ -185,18 +185,18 @@ fn check_bad(good: &[u8], qn: u8) {
 /// Requests, whose numbers and room they share.
 #[test]
 fn x_atm_13_requests() {
-    let good = ulpdu(&mut Tx::new(), Kind::AtomicRequest(request(1)));
+    let good = ulpdu(&mut Messages::new(), Kind::AtomicRequest(request(1)));
     check_bad(&good, 1);
     let no_atomic = Rights {
         atomic: false,
         ..ALL
     };
-    let mut rx = Rx::new(RtrSet::default());
+    let mut rx = Segments::new(RtrSet::default());
     assert_eq!(take(&mut rx, &good, &no_atomic), Err(TermError::UntaggedQn));
     assert!(rx.denied());
     // Reads may be forbidden by themselves.
-    let mut rx = Rx::new(RtrSet::default());
-    let mut tx = Tx::new();
+    let mut rx = Segments::new(RtrSet::default());
+    let mut tx = Messages::new();
     let no_read = Rights { read: false, ..ALL };
     for n in 1..4 {
         let atomic = ulpdu(&mut tx, Kind::AtomicRequest(request(n)));
@@ -218,10 +218,10 @@ fn x_atm_13_requests() {
 #[test]
 fn x_atm_15_responses() {
     let response = AtomicResponse { id: 1, original: 2 };
-    let mut tx = Tx::new();
+    let mut tx = Messages::new();
     let good = ulpdu(&mut tx, Kind::AtomicResponse(response));
     check_bad(&good, 3);
-    let mut rx = Rx::new(RtrSet::default());
+    let mut rx = Segments::new(RtrSet::default());
     let want = Ok(Action::AtomicResponse(response));
     assert_eq!(take(&mut rx, &good, &ALL), want);
     let second = ulpdu(&mut tx, Kind::AtomicResponse(response));
@@ -334,7 +334,7 @@ fn receiving(asked: &[OutboundRead]) -> Receiving {
     receiving
 }
 
-fn response(tx: &mut Tx, id: u32, original: u64) -> Vec<u8> {
+fn response(tx: &mut Messages, id: u32, original: u64) -> Vec<u8> {
     fpdu(&ulpdu(
         tx,
         Kind::AtomicResponse(AtomicResponse { id, original }),
@@ -345,7 +345,7 @@ fn response(tx: &mut Tx, id: u32, original: u64) -> Vec<u8> {
 #[test]
 fn x_atm_16_results() {
     let mut receiving = receiving(&[atomic(10), read(11), atomic(12)]);
-    let mut tx = Tx::new();
+    let mut tx = Messages::new();
     receiving.feed(&response(&mut tx, 1, 77));
     let (stag, to) = (Stag(1), TaggedOffset(0));
     let mut message = tx.message(frames::response(stag, to), 8);
@@ -394,7 +394,7 @@ fn x_atm_19_bad_responses() {
     ] {
         let mut receiving = receiving(asked);
         receiving.around.faults = faults;
-        let mut tx = Tx::new();
+        let mut tx = Messages::new();
         receiving.feed(&response(&mut tx, id, 77));
         let mut want_did = vec![Did::FirstFpdu, Did::FirstSegment];
         if faults.response {
@@ -404,7 +404,7 @@ fn x_atm_19_bad_responses() {
         assert_eq!(receiving.did(), want_did);
         let quote = receiving.around.failure.and_then(|failure| failure.quote);
         let ulpdu = ulpdu(
-            &mut Tx::new(),
+            &mut Messages::new(),
             Kind::AtomicResponse(AtomicResponse { id, original: 77 }),
         );
         assert_eq!(quote, Quote::new(&ulpdu[..18], 30));
@@ -414,7 +414,7 @@ fn x_atm_19_bad_responses() {
 /// X-ATM-4, X-ATM-10: requests are read and queued, or end the stream.
 #[test]
 fn x_atm_4_requests_are_queued() {
-    let good = ulpdu(&mut Tx::new(), Kind::AtomicRequest(request(9)));
+    let good = ulpdu(&mut Messages::new(), Kind::AtomicRequest(request(9)));
     let mut taken = receiving(&[]);
     taken.feed(&fpdu(&good));
     let queued = Did::AtomicRequest(Msn(1), request(9));
@@ -440,7 +440,7 @@ fn x_atm_4_requests_are_queued() {
 /// X-ATM-19: a Terminate has the DDP header of a request and no more, and names one of ours (V-WC-5).
 #[test]
 fn x_atm_19_quotes() {
-    let ulpdu = ulpdu(&mut Tx::new(), Kind::AtomicRequest(request(9)));
+    let ulpdu = ulpdu(&mut Messages::new(), Kind::AtomicRequest(request(9)));
     let quote = Quote::new(&ulpdu, 70);
     assert_eq!(quote, Some(Quote::atomic_request(Msn(1))));
     for error in [TermError::RemoteAccess, TermError::CatastrophicStream] {

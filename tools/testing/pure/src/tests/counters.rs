@@ -7,7 +7,7 @@ use crate::proto::connection::{Code, Error, Event, Log};
 use crate::proto::counters::{Counter, Tally, COUNT};
 use crate::proto::failure::{Failure, Fault};
 use crate::proto::negotiate::EventDepths;
-use crate::proto::rx::{Action, Segment};
+use crate::proto::segment::{Action, Segment};
 use crate::proto::sends::Status;
 use crate::wire::mpa::REV_2;
 use crate::wire::terminate::TermError;

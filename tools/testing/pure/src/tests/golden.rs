@@ -2,7 +2,7 @@
 
 //! Bytes worked out by hand, or printed in an RFC.
 
-use crate::proto::tx::{Kind, Rtr, Tx, MAX_HEADER, MAX_TERMINATE};
+use crate::proto::message::{Kind, Messages, Rtr, MAX_HEADER, MAX_TERMINATE};
 use crate::support::crc::crc32c;
 use crate::support::frames::{next, SEND};
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
@@ -44,7 +44,7 @@ fn m_mpa_4_crc_vectors() {
 /// The same FPDUs as the transmit half makes them.
 #[test]
 fn m_mpa_4_vectors_from_tx() {
-    let mut tx = Tx::new();
+    let mut tx = Messages::new();
     for (msn, want) in [(1, [0xb7, 0x24, 0x3e, 0xc3]), (2, [0x29, 0x0f, 0xbe, 0xde])] {
         let mut out = [0; MAX_HEADER];
         let frame = next(&mut tx.message(SEND, 24), 1442, &mut out).unwrap();
@@ -135,7 +135,7 @@ fn d_ddp_8_segmentation() {
         (SEND, [(1482, 0, false), (566, 1482, true)]),
         (tagged, [(1486, 0, false), (562, 1486, true)]),
     ] {
-        let mut message = Tx::new().message(kind, 2048);
+        let mut message = Messages::new().message(kind, 2048);
         let mut got = Vec::new();
         let mut out = [0; MAX_HEADER];
         while let Some(frame) = next(&mut message, 1500, &mut out) {
@@ -159,7 +159,7 @@ fn d_ddp_8_segmentation() {
 /// D-DDP-4, D-DDP-5, P-RDMAP-3, P-RDMAP-5: whole FPDU fronts.
 #[test]
 fn header_bytes() {
-    let mut tx = Tx::new();
+    let mut tx = Messages::new();
     let mut front = |kind, len| {
         let mut out = [0; MAX_HEADER];
         let frame = next(&mut tx.message(kind, len), 1442, &mut out).unwrap();
@@ -219,7 +219,7 @@ fn header_bytes() {
 /// with Read Requests (X-ATM-13).
 #[test]
 fn x_atm_2_requests() {
-    let mut tx = Tx::new();
+    let mut tx = Messages::new();
     tx.message(Kind::ReadRequest(ReadRequest::default()), 0);
     let (stag, to) = (Stag(0xaabb_ccdd), TaggedOffset(0x0102_0304_0506_0708));
     let fetch_add = AtomicOperation::FetchAdd {
@@ -272,7 +272,7 @@ fn x_atm_2_requests() {
 /// X-ATM-1, X-ATM-3: Atomic Responses, octet by octet; they have numbers of their own (X-ATM-15).
 #[test]
 fn x_atm_3_responses() {
-    let mut tx = Tx::new();
+    let mut tx = Messages::new();
     tx.message(Kind::ReadRequest(ReadRequest::default()), 0);
     let response = AtomicResponse {
         id: 0x5152_5354,
@@ -302,7 +302,7 @@ fn x_enh_13_rtr_messages() {
         (Rtr::Read, 46, [0x41, 0x41]),
     ] {
         let mut out = [0; MAX_HEADER];
-        let mut message = Tx::new().message(rtr.kind(), 0);
+        let mut message = Messages::new().message(rtr.kind(), 0);
         let frame = next(&mut message, 1442, &mut out).unwrap();
         assert_eq!((frame.ulpdu_len, frame.payload, frame.last), (len, 0, true));
         assert_eq!(out[2..4], control);

@@ -4,12 +4,12 @@
 
 use crate::proto::connection::{Code, Error, Event, Input, StreamEnd};
 use crate::proto::drain::Stop;
+use crate::proto::message::{Kind, Messages};
 use crate::proto::negotiate::{Depths, EventDepths};
 use crate::proto::request::OperationType;
 use crate::proto::schedule::Actor;
 use crate::proto::sends::Status;
 use crate::proto::state::{QpEvent, QpState};
-use crate::proto::tx::{Kind, Tx};
 use crate::support::faults::FAULTS;
 use crate::support::tcp::waits;
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
@@ -142,7 +142,7 @@ fn messages_have_the_opcodes_of_their_segments() {
     ] {
         assert_eq!(kind.opcode(), opcode);
     }
-    let mut tx = Tx::new();
+    let mut tx = Messages::new();
     let numbers = [(); 3].map(|()| tx.message(send(false, None), 0).msn());
     assert_eq!(numbers, [1, 2, 3].map(Msn));
     let names: BTreeSet<_> = (0..12)

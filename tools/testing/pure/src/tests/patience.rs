@@ -5,9 +5,9 @@
 
 use super::receiver::{completed, counted, receiving, Peer};
 use crate::proto::counters::Counter;
+use crate::proto::message::Kind;
 use crate::proto::receiver::{Extra, Lack, Received};
 use crate::proto::state::QpState;
-use crate::proto::tx::Kind;
 use crate::support::around::Did;
 use crate::support::crc::take_done;
 use crate::support::frames::fpdu;

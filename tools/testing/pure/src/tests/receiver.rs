@@ -6,13 +6,13 @@
 use crate::proto::counters::Counter;
 use crate::proto::deframer::Reach;
 use crate::proto::failure::Fault;
+use crate::proto::message::{Kind, Messages, MAX_HEADER};
 use crate::proto::reads::OutboundRead;
 use crate::proto::receiver::{Extra, Lack, Received};
-use crate::proto::rx::Rights;
+use crate::proto::segment::Rights;
 use crate::proto::sends::Token;
 use crate::proto::setup::Params;
 use crate::proto::state::QpState;
-use crate::proto::tx::{Kind, Tx, MAX_HEADER};
 use crate::support::around::Did;
 use crate::support::by_hand;
 use crate::support::frames::{self, fpdu, next};
@@ -38,13 +38,13 @@ pub(super) fn counted(receiving: &mut Receiving, counter: Counter) -> u64 {
 
 /// What a peer sends: messages in FPDUs of so many octets of ULPDU at most.
 pub(super) struct Peer {
-    tx: Tx,
+    tx: Messages,
     mulpdu: u16,
 }
 
 impl Peer {
     pub(super) fn new(mulpdu: u16) -> Self {
-        let tx = Tx::new();
+        let tx = Messages::new();
         Self { tx, mulpdu }
     }
 

@@ -2,7 +2,7 @@
 
 //! The Terminate message against bytes worked out from the RFC's bit numbers (T-1).
 
-use crate::proto::tx::{self, MAX_TERMINATE};
+use crate::proto::message::{self, MAX_TERMINATE};
 use crate::support::by_hand;
 use crate::support::crc::crc32c;
 use crate::support::frames::{split, without_markers};
@@ -31,7 +31,7 @@ fn read_request() -> Vec<u8> {
 fn sent(error: TermError, quote: Option<Quote>) -> Vec<u8> {
     let message = Terminate { error, quote };
     let mut out = [0xaa; MAX_TERMINATE];
-    let fpdu = tx::terminate(&message, None, Some(crc32c), &mut out).unwrap();
+    let fpdu = message::terminate(&message, None, Some(crc32c), &mut out).unwrap();
     let (seen, 0) = split(fpdu, Some(true)) else {
         panic!();
     };
@@ -41,7 +41,7 @@ fn sent(error: TermError, quote: Option<Quote>) -> Vec<u8> {
     for crc in [Some(crc32c as fn(u32, &[u8]) -> u32), None] {
         let mut markers = Markers::new();
         let mut out = [0xaa; MAX_TERMINATE];
-        let marked = tx::terminate(&message, Some(&mut markers), crc, &mut out).unwrap();
+        let marked = message::terminate(&message, Some(&mut markers), crc, &mut out).unwrap();
         assert_eq!(marked[..4], [0; 4]);
         let plain = without_markers(marked, crc.is_some());
         assert_eq!(split(&plain, None).0, seen);

@@ -4,8 +4,8 @@
 
 use super::receiver::{read, receiving, request, Peer, SINK};
 use crate::proto::failure::Fault;
+use crate::proto::message::Kind;
 use crate::proto::sends::Token;
-use crate::proto::tx::Kind;
 use crate::support::around::Did;
 use crate::support::frames;
 use crate::support::memory::{Memory, Region};

@@ -43,7 +43,7 @@ use crate::{
             OutboundRead,
             Responding, //
         },
-        rx::{
+        segment::{
             Target,
             HEAD_LEN, //
         }, //
@@ -59,7 +59,7 @@ use crate::{
 };
 use core::ops::DerefMut;
 
-/// The first octets of an ULPDU, as many as `Rx::segment` needs.
+/// The first octets of an ULPDU, as many as `Segments::segment` needs.
 #[derive(Debug)]
 pub(crate) struct Head {
     octets: [u8; HEAD_LEN],
@@ -142,7 +142,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// For [`Step::Train`]: returns the FPDUs that may be placed; `None` if there are none.
     #[inline]
     pub(crate) fn train<'a, C: Chunk>(&'a mut self, chunk: Option<&'a C>) -> Option<Train<'a, C>> {
-        let (run, budget) = (self.rx.run_on()?, &mut self.budget);
+        let (run, budget) = (self.segments.run_on()?, &mut self.budget);
         let (at, room) = (self.used.0, self.payload.len);
         Some(Train::new(chunk?, at, run, room, budget, self.crc))
     }
@@ -157,7 +157,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let target = self.target;
         self.rest = Rest::Nothing;
         self.used += taken.octets;
-        self.rx.went_on(taken.payload);
+        self.segments.went_on(taken.payload);
         self.tally.add(Counter::RxFpdus, taken.fpdus.into());
         self.tally.went_on(target, taken.payload);
         if let (Target::Response(stag, to), Some(read)) = (target, &mut self.responding) {
@@ -173,7 +173,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             self.failure = Some(TermError::LocalCatastrophic.into());
         }
         if self.failure.is_some() {
-            self.fpdu = self.rx.run_on().map(|run| AtHand {
+            self.fpdu = self.segments.run_on().map(|run| AtHand {
                 lies: Lies::InChunk {
                     at: taken.last_at,
                     left: 0,
@@ -295,7 +295,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     pub(super) fn quoted(&self, failure: Failure, head: &[u8], ulpdu_len: u16) -> Failure {
         Failure {
             quote: Quote::new(head, ulpdu_len),
-            denied: self.rx.denied(),
+            denied: self.segments.denied(),
             ..failure
         }
     }

@@ -151,7 +151,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         now.arrival() == Arrival::Take
             && self.recv.is_none()
             && !self.patience.is_over
-            && self.rx.takes_recv(head, ulpdu_len, &now.rights())
+            && self.segments.takes_recv(head, ulpdu_len, &now.rights())
     }
 
     /// Has a receive looked for.

@@ -9,7 +9,7 @@ use crate::{
     proto::{
         failure::Fault,
         reads::ResponseTo,
-        rx::Rights,
+        segment::Rights,
         sends::Token,
         state::Arrival, //
     },
@@ -110,7 +110,7 @@ pub(crate) enum Step {
     Request,
     /// Data came in although this side is closing.
     DataInClosing,
-    /// The peer has ended the stream: see `proto::rx::Action::Terminate`.
+    /// The peer has ended the stream: see `proto::segment::Action::Terminate`.
     Terminated { code: u16, read: Option<Msn> },
     /// The stream must end. First complete in error what is to blame ([`Receiver::blame`]), then
     /// take the cause by [`Receiver::failure`].

@@ -8,6 +8,10 @@ use crate::proto::failure::{
     Fault, //
 };
 use crate::proto::frame::Writer;
+use crate::proto::message::{
+    self,
+    Message, //
+};
 use crate::proto::reads::{
     Inbound,
     InboundReads,
@@ -27,10 +31,6 @@ use crate::proto::sends::{
 use crate::proto::transport::{
     Broken,
     Transport, //
-};
-use crate::proto::tx::{
-    self,
-    Message, //
 };
 use crate::wire::atomic::{
     AtomicOperation,
@@ -106,7 +106,7 @@ pub(crate) enum Traced<'a> {
     /// The FPDU of `frame` and those behind it that are alike, `count` in all.
     Fpdus {
         message: &'a Message,
-        frame: &'a tx::Frame,
+        frame: &'a message::Frame,
         count: u32,
     },
     Terminate(&'a Terminate),
@@ -188,7 +188,7 @@ pub(crate) trait Env<T: Transport> {
         &self,
         transport: &mut T,
         front: &[u8],
-        frame: &tx::Frame,
+        frame: &message::Frame,
     ) -> Result<(), PayloadError>;
 
     /// Traces what was made, if somebody wants that.

@@ -38,6 +38,14 @@ use crate::{
             Failure,
             Fault, //
         },
+        message::{
+            may_start,
+            Kind,
+            Messages,
+            Rtr,
+            TooMany,
+            MAX_HEADER, //
+        },
         reads::{
             Inbound,
             InboundRead,
@@ -56,14 +64,6 @@ use crate::{
             Token, //
         },
         transport::Transport,
-        tx::{
-            may_start,
-            Kind,
-            Rtr,
-            TooMany,
-            Tx,
-            MAX_HEADER, //
-        },
     },
     wire::{
         atomic::{
@@ -110,7 +110,7 @@ pub(super) struct Now {
 /// [`Stop::Again`] at one that has to come behind a flush, or is left to another run.
 pub(super) fn next_request<T: Transport, E: Env<T>>(
     env: &mut E,
-    tx: &mut Tx,
+    messages: &mut Messages,
     now: &Now,
     locals: &mut Saturating<u32>,
     current: &mut Option<Current>,
@@ -175,7 +175,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                 (kind, Origin::Bare)
             }
             Operation::Atomic { stag, to, .. } => {
-                (atomic_request(env, tx, stag, to)?, Origin::Bare)
+                (atomic_request(env, messages, stag, to)?, Origin::Bare)
             }
             Operation::Send { invalidate } => {
                 let kind = Kind::Send {
@@ -205,7 +205,7 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             }
             _ => None,
         };
-        let message = tx.message(kind, request.len);
+        let message = messages.message(kind, request.len);
         *current = Some(Current {
             message,
             then,
@@ -320,7 +320,7 @@ impl Sender {
             pushed.map_err(|_| TermError::LocalCatastrophic)?;
         }
         Ok(Current {
-            message: self.tx.message(kind, 0),
+            message: self.messages.message(kind, 0),
             then: None,
             origin: Origin::Bare,
         })
@@ -343,7 +343,7 @@ impl Sender {
         };
         let kind = Kind::ReadResponse(request);
         self.current = Some(Current {
-            message: self.tx.message(kind, request.len),
+            message: self.messages.message(kind, request.len),
             then: None,
             origin: Origin::Peer(msn),
         });
@@ -355,14 +355,14 @@ impl Sender {
 #[inline(never)]
 pub(super) fn atomic_request<T: Transport, E: Env<T>>(
     env: &E,
-    tx: &Tx,
+    messages: &Messages,
     stag: Stag,
     to: TaggedOffset,
 ) -> Result<Kind, Failure> {
     let operation = env.operands();
     let operation = operation.ok_or_else(|| Failure::defect("no operands are there"))?;
     // The number identifies the request, as no other one under way has it.
-    let (_, Msn(id)) = tx.next();
+    let (_, Msn(id)) = messages.next();
     Ok(Kind::AtomicRequest(AtomicRequest {
         id,
         stag,
@@ -396,7 +396,7 @@ impl Sender {
         let id = request.id;
         let kind = Kind::AtomicResponse(AtomicResponse { id, original });
         self.current = Some(Current {
-            message: self.tx.message(kind, 0),
+            message: self.messages.message(kind, 0),
             then: None,
             origin: Origin::Peer(msn),
         });

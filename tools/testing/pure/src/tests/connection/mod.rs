@@ -15,9 +15,9 @@ use crate::proto::connection::{
     LINGER_MS, REPLY_MS, REQUEST_MS, RTR_MS, TICK_MS,
 };
 use crate::proto::fin::FIN_WAIT_MS;
+use crate::proto::message::Rtr;
 use crate::proto::negotiate::EventDepths;
 use crate::proto::setup::Reason;
-use crate::proto::tx::Rtr;
 use crate::support::endpoint::{Answers, Endpoint, QpIs, FAILURE, MAX_EVENT_DATA};
 use crate::wire::mpa::HEADER_LEN;
 use crate::wire::terminate::TermError;

@@ -4,8 +4,8 @@
 
 use super::*;
 use crate::proto::drain::Stop;
+use crate::proto::message::Rtr;
 use crate::proto::request::OperationType;
-use crate::proto::tx::Rtr;
 
 const INVALIDATE: Operation = Operation::Local(Local::Invalidate { stag: Stag(9) });
 

@@ -5,9 +5,9 @@
 mod enhanced;
 mod frames;
 
+use crate::proto::message::Rtr;
 use crate::proto::negotiate::Depths;
 use crate::proto::setup::{Config, Initiator, Params, Reason, Responder, SetupEvent};
-use crate::proto::tx::Rtr;
 use crate::support::by_hand;
 pub(super) use crate::support::by_hand::{mpa as frame, C, M, R, REP, REQ, S};
 use crate::support::rng::{Choices, Rng};

@@ -55,11 +55,11 @@ use crate::{
             Receiver,
             Step, //
         },
-        rx::Rights,
         schedule::{
             Actor,
             Reason, //
         },
+        segment::Rights,
         sends::Token,
         setup::Params,
         state::{

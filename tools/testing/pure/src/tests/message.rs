@@ -3,8 +3,8 @@
 //! Segmentation, packing and start conditions.
 
 use crate::proto::failure::Fault;
+use crate::proto::message::{may_start, Kind, Messages, Packer, TooMany, MAX_HEADER};
 use crate::proto::request::{Local, Operation, OperationType};
-use crate::proto::tx::{may_start, Kind, Packer, TooMany, Tx, MAX_HEADER};
 use crate::support::frames::{self, next, SEND};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::ddp::{Header, Stag, TaggedOffset};
@@ -30,7 +30,7 @@ fn d_ddp_3_segments_of_every_length() {
 }
 
 fn check_segments(kind: Kind, len: u32, limit: u16) {
-    let mut message = Tx::new().message(kind, len);
+    let mut message = Messages::new().message(kind, len);
     let mut out = [0; MAX_HEADER];
     let mut offset = 0u32;
     loop {
@@ -63,7 +63,7 @@ fn check_segments(kind: Kind, len: u32, limit: u16) {
 #[test]
 fn d_ddp_3_alike_in_one_go() {
     for (len, alike) in [(0, 0), (400, 3), (401, 4), (499, 4), (500, 4)] {
-        let message = Tx::new().message(SEND, len);
+        let message = Messages::new().message(SEND, len);
         let first = message.frame(118).unwrap();
         assert_eq!(message.alike(&first), alike);
         for count in [0, alike + 2] {
@@ -88,7 +88,7 @@ fn d_ddp_3_alike_in_one_go() {
 /// D-DDP-7: numbers per queue; tagged messages have none; a copy takes a step back.
 #[test]
 fn d_ddp_7_msn_per_queue() {
-    let mut tx = Tx::new();
+    let mut tx = Messages::new();
     let mut out = [0; MAX_HEADER];
     let request = Kind::ReadRequest(Default::default());
     let mut seen = Vec::new();

@@ -3,7 +3,7 @@
 //! How many octets of a segment have to be read before it is known.
 
 use crate::proto::deframer::FPDU_FRONT;
-use crate::proto::rx::{is_enough, Action, Rights, Rx, Target, FRONT_LEN, HEAD_LEN};
+use crate::proto::segment::{is_enough, Action, Rights, Segments, Target, FRONT_LEN, HEAD_LEN};
 use crate::support::by_hand;
 use crate::support::rights::ALL;
 use crate::support::rng::{Choices, Rng};
@@ -19,7 +19,7 @@ fn t_46_runs_make_no_difference() {
     let mut rng = Rng::new(46);
     let mut expected_ones = 0;
     for round in 0..20_000 {
-        let mut quick = Rx::new(RtrSet::default());
+        let mut quick = Segments::new(RtrSet::default());
         let mut slow = quick;
         let tagged = rng.one_in(2);
         let response = rng.one_in(2);
@@ -122,7 +122,7 @@ fn t_46_whole_sends_make_no_difference() {
             send: rng.one_in(4),
             ..RtrSet::default()
         };
-        let mut quick = Rx::new(rtr);
+        let mut quick = Segments::new(rtr);
         let mut slow = quick;
         let mut msn = 1u32;
         for n in 0..4 {
@@ -199,7 +199,7 @@ fn t_46_front_is_enough() {
             continue;
         }
         enough += 1;
-        let (mut rx, mut other) = (Rx::new(RtrSet::ALL), Rx::new(RtrSet::ALL));
+        let (mut rx, mut other) = (Segments::new(RtrSet::ALL), Segments::new(RtrSet::ALL));
         assert_eq!(rx.segment(front, len, &ALL), other.segment(head, len, &ALL));
         assert_eq!(Quote::new(front, len), Quote::new(head, len));
     }

@@ -54,6 +54,7 @@ use crate::{
             FIN_WAIT_MS, //
         },
         frame::Writer,
+        message::Frame,
         reads::{
             Inbound,
             InboundReads,
@@ -90,7 +91,6 @@ use crate::{
             Transport, //
         },
         tuning::TX_BATCH,
-        tx::Frame,
     },
     wire::{
         atomic::{
@@ -115,14 +115,14 @@ use kernel::{
 };
 
 /// The sending side of a connection.
-pub(super) struct TxState {
+pub(super) struct Sending {
     sender: Sender,
     batch: TxBatch,
     source: Source,
     pub(super) fin: Fin,
 }
 
-impl TxState {
+impl Sending {
     pub(super) fn new(id: &QpIdentity, params: &Params, emss: u32) -> Result<Self> {
         Ok(Self {
             sender: Sender::new(params, emss),

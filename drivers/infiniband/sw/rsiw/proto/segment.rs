@@ -45,7 +45,7 @@ use crate::wire::{
 };
 use core::num::Wrapping;
 
-/// Octets at the front of the ULPDU that [`Rx::segment`] and a Terminate's quote need.
+/// Octets at the front of the ULPDU that [`Segments::segment`] and a Terminate's quote need.
 pub(crate) const HEAD_LEN: usize = terminate::MAX_ULPDU;
 
 /// Octets that are enough for most segments: see [`is_enough`].
@@ -174,9 +174,10 @@ struct SendInProgress {
     mo: Wrapping<u32>,
 }
 
-/// The receive state of one connection.
+/// The segments that come in on one connection: the numbers of the next messages, and the message in
+/// progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rx {
+pub(crate) struct Segments {
     send_msn: Msn,
     read_msn: Msn,
     /// The number of the next Atomic Response.
@@ -210,10 +211,10 @@ const SEND_SE: u8 = rdmap::Control::new(Opcode::SendSe).0;
 
 const _: () = assert!(qn::SEND == 0);
 
-impl Rx {
+impl Segments {
     /// `rtr` is `setup::Params::expect_rtr`.
     pub(crate) const fn new(rtr: RtrSet) -> Self {
-        Rx {
+        Segments {
             send_msn: Msn::FIRST,
             read_msn: Msn::FIRST,
             atomic_msn: Msn::FIRST,
@@ -290,7 +291,7 @@ impl Rx {
     }
 
     /// Takes in the segment of an ULPDU that begins with `head`, if it is all of the Send that is
-    /// due. Else returns `None` and changes nothing; errors are left to [`Rx::segment`].
+    /// due. Else returns `None` and changes nothing; errors are left to [`Segments::segment`].
     #[inline]
     pub(crate) fn whole_send(&mut self, head: &[u8], ulpdu_len: u16) -> Option<WholeSend> {
         let [control, rdmap, _, _, _, _, rest @ ..] = *head.first_chunk::<FRONT_LEN>()?;
@@ -311,7 +312,7 @@ impl Rx {
         })
     }
 
-    /// Returns whether [`Rx::segment`] would find a segment that takes a receive.
+    /// Returns whether [`Segments::segment`] would find a segment that takes a receive.
     pub(crate) fn takes_recv(&self, head: &[u8], ulpdu_len: u16, rights: &Rights) -> bool {
         let segment = { *self }.segment(head, ulpdu_len, rights);
         matches!(
@@ -333,7 +334,7 @@ impl Rx {
         may_come.then_some(run)
     }
 
-    /// Returns the segment that [`Rx::run`] has returned.
+    /// Returns the segment that [`Segments::run`] has returned.
     #[inline]
     pub(crate) fn run_on(&mut self) -> Option<&mut Run> {
         self.run.as_mut()
@@ -353,7 +354,7 @@ impl Rx {
     /// Returns the state without the run, which must make no difference.
     #[cfg(test)]
     pub(crate) fn without_run(self) -> Self {
-        Rx { run: None, ..self }
+        Segments { run: None, ..self }
     }
 
     fn parse(&mut self, head: &[u8], ulpdu_len: u16, rights: &Rights) -> Parsed {

@@ -146,16 +146,16 @@ impl Rtr {
 
 /// The message numbers of one connection, in the sending direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tx {
+pub(crate) struct Messages {
     send_msn: Msn,
     read_msn: Msn,
     /// The number of the next Atomic Response.
     atomic_msn: Msn,
 }
 
-impl Tx {
+impl Messages {
     pub(crate) const fn new() -> Self {
-        Tx {
+        Messages {
             send_msn: Msn::FIRST,
             read_msn: Msn::FIRST,
             atomic_msn: Msn::FIRST,

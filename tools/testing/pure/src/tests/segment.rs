@@ -2,8 +2,8 @@
 
 //! Segments into actions: the checks of P-ERR, P-RDMAP and D-DDP that the protocol layer makes.
 
-use crate::proto::rx::{Action, Rights, Rx, Segment, Target};
-use crate::proto::tx::{Tx, MAX_HEADER};
+use crate::proto::message::{Messages, MAX_HEADER};
+use crate::proto::segment::{Action, Rights, Segment, Segments, Target};
 use crate::support::by_hand;
 use crate::support::frames::{next, SEND};
 use crate::support::rights::ALL;
@@ -15,8 +15,8 @@ use crate::wire::terminate::TermError;
 
 const LAST: u8 = 0x40;
 
-fn rx() -> Rx {
-    Rx::new(RtrSet::default())
+fn rx() -> Segments {
+    Segments::new(RtrSet::default())
 }
 
 /// An untagged segment without payload.
@@ -36,11 +36,11 @@ fn read_request(msn: u32, len: u32, source_to: u64) -> Vec<u8> {
 }
 
 /// Feeds a header with `payload` octets behind it.
-fn feed(rx: &mut Rx, head: &[u8], payload: u16) -> Result<Segment, TermError> {
+fn feed(rx: &mut Segments, head: &[u8], payload: u16) -> Result<Segment, TermError> {
     rx.segment(head, head.len() as u16 + payload, &ALL)
 }
 
-fn action(rx: &mut Rx, head: &[u8], payload: u16) -> Action {
+fn action(rx: &mut Segments, head: &[u8], payload: u16) -> Action {
     let segment = feed(rx, head, payload).unwrap();
     if !matches!(segment.action, Action::Terminate { .. }) {
         assert_eq!(segment.payload_len, payload);
@@ -50,7 +50,7 @@ fn action(rx: &mut Rx, head: &[u8], payload: u16) -> Action {
 }
 
 /// The error, and that everything behind it is ignored (D-DDP-23, M-MPA-31, V-TM-4).
-fn error(mut rx: Rx, head: &[u8], payload: u16) -> TermError {
+fn error(mut rx: Segments, head: &[u8], payload: u16) -> TermError {
     let error = feed(&mut rx, head, payload).unwrap_err();
     let after = feed(&mut rx, &tagged(0, 1, 0, true), 8).unwrap();
     assert_eq!((after.action, after.payload_len), (Action::Ignore, 0));
@@ -258,7 +258,7 @@ fn p_rdmap_3_send_kinds() {
 /// D-DDP-7: numbers wrap. (The counter is driven there by real messages of the other half.)
 #[test]
 fn d_ddp_7_msn_sequence() {
-    let (mut rx, mut tx) = (rx(), Tx::new());
+    let (mut rx, mut tx) = (rx(), Messages::new());
     for n in 1..2000u32 {
         let mut out = [0; MAX_HEADER];
         let frame = next(&mut tx.message(SEND, 0), 1442, &mut out).unwrap();
@@ -436,7 +436,7 @@ fn v_st_15_terminate() {
 #[test]
 fn x_enh_20_rtr() {
     let send = untagged(3, 0, 1, 0, true);
-    let mut rx = Rx::new(RtrSet::ALL);
+    let mut rx = Segments::new(RtrSet::ALL);
     let segment = feed(&mut rx, &send, 0).unwrap();
     assert_eq!((segment.action, segment.first), (Action::Ignore, true));
     // Its number counts; only the first one is special.
@@ -444,7 +444,7 @@ fn x_enh_20_rtr() {
     assert!(matches!(segment.action, Action::Send { .. }) && !segment.first);
 
     for head in [tagged(0, 1, 0, true), read_request(1, 0, 0)] {
-        let mut rx = Rx::new(RtrSet::ALL);
+        let mut rx = Segments::new(RtrSet::ALL);
         let segment = feed(&mut rx, &head, 0).unwrap();
         assert!(segment.first && segment.action != Action::Ignore);
         assert!(!feed(&mut rx, &tagged(0, 1, 0, true), 0).unwrap().first);
@@ -463,7 +463,7 @@ fn x_enh_20_rtr() {
         (no_send, send.clone(), 0),
         (RtrSet::default(), send.clone(), 0),
     ] {
-        let segment = feed(&mut Rx::new(rtr), &head, payload).unwrap();
+        let segment = feed(&mut Segments::new(rtr), &head, payload).unwrap();
         assert!(segment.first && matches!(segment.action, Action::Send { .. }));
     }
 }
@@ -473,7 +473,7 @@ fn x_enh_20_rtr() {
 fn t_46_random_segments() {
     let mut rng = Rng::new(3);
     for _ in 0..200_000 {
-        let mut rx = Rx::new(RtrSet::ALL);
+        let mut rx = Segments::new(RtrSet::ALL);
         for _ in 0..4 {
             let mut head = rng.bytes(70);
             head[0] = head[0] & 0xc0 | 1;
