@@ -46,7 +46,7 @@ use kernel::{
     },
 };
 
-/// Most entries that are forgotten at a time with interrupts off.
+/// How many entries at most are forgotten at a time with interrupts off.
 const AT_A_TIME: u32 = 64;
 
 /// Makes a ring of at least `depth` entries, of `len` each, for the calling process, and the offer

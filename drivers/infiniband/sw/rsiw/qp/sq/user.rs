@@ -164,7 +164,8 @@ impl UserSq {
         }
     }
 
-    /// As [`UserSq::validate`].
+    /// Does the work of [`UserSq::validate`] for an own ring. It is a function apart, so that the
+    /// code for stock rings is short.
     #[inline(never)]
     fn validate_own(
         &self,
