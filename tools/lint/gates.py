@@ -151,7 +151,7 @@ def namesakes():
 
 # How many files the driver may have, and each of its folders but for those that say otherwise. A
 # new file is another place where a reader has to look.
-MOST_FILES, MOST_IN_FOLDER = 145, 16
+MOST_FILES, MOST_IN_FOLDER = 146, 16
 IN_FOLDER = {
     "": 19,  # a module each, or a type that all use
     "proto": 24,  # a state machine each
@@ -219,7 +219,7 @@ def named():
 # A member of a type, as documents name it; and a definition of a member.
 MEMBER = re.compile(r"``([A-Z]\w*)::(\w+)(?:\(\))?``")
 OF_TYPE = r"\b(?:struct|enum|trait|type|impl\b[^{{;]*?)\s*\b{}\b"
-DEFINED = r"\b(?:fn|const) {0}\b|^\s*(?:pub\b[^:\n]*)?\b{0}:|^\s+{0}(?:,|\(| \{{| =|$)"
+DEFINED = r"\b(?:fn|const) {0}\b|^\s*(?:pub\b(?:\([^)]*\))? )?{0}:|^\s+{0}(?:,|\(| \{{| =|$)"
 
 
 def members(pages, texts):

@@ -128,7 +128,7 @@ TAKES = re.compile(r"(\w+)\s*\.\s*(?:lock|try_lock|with_lock|hold)\s*\(")
 OBSERVED = {
     "Qp.shown": {"show"},
     "Stream.shown_peer": {"link_to", "unlink"},
-    "qp/identity.rs.posted": {"replace_rings"},
+    "qp/identity/consumer.rs.posted": {"replace_rings"},
     "Endpoint.shown": {"show_phase", "cm_id", "set_cm_id", "introduce", "take_cm_id", "consumer"},
     "Registry.inner": {"add", "get", "remove", "introduce", "len", "for_each", "first", "close",
                        "wait_empty_for", "wait_empty"},

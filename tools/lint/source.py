@@ -152,7 +152,7 @@ class Source:
 
 
 STRUCT = re.compile(r"\b(?:struct|enum)\s+([A-Z]\w*)[^;{(]*\{")
-FIELD = re.compile(r"\b(\w+)\s*:\s*([^;={}]+?)\s*(?=,\s*\n|\n\s*\}|\})")
+FIELD = re.compile(r"\b(\w+)\s*:(?!:)\s*([^;={}]+?)\s*(?=,\s*\n|\n\s*\}|\})")
 ALIAS = re.compile(r"\btype\s+([A-Z]\w*)[^=;]*=\s*([^;]+);")
 DEREF = re.compile(r"\bimpl\b[^{};]*\bDeref\s+for\s+([A-Z]\w*)[^{};]*\{\s*type\s+Target\s*=\s*"
                    r"([A-Z]\w*)")
