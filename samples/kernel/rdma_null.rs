@@ -158,7 +158,7 @@ impl Driver for Null {
         }
     }
 
-    fn query_gid(dev: &NullDevice) -> [u8; 16] {
+    fn query_gid(dev: &NullDevice, _index: usize) -> [u8; 16] {
         let [a, b, c, d, e, f, g, h] = dev.guid;
         [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
     }

@@ -22,6 +22,7 @@ LAYERS = (
     ("cm",),
     ("qp",),
     ("srq",),
+    ("gids",),
     ("device",),
     ("cq", "mr"),
     ("queue",),

@@ -59,6 +59,7 @@ ALL_WAITS = {
     ("qp/actors.rs", "stop_timers"): TIMERS,
     ("qp/state.rs", "release"): TIMERS,
     ("rnic.rs", "close"): TIMERS,
+    ("gids.rs", "close"): TIMERS,
     ("cm.rs", "close_all"): "endpoints that are left (``close_all``)",
     ("cm/registry.rs", "wait_empty"): None,
     ("rnic.rs", "wait_until"): "consumers in the kernel",
@@ -130,6 +131,7 @@ OBSERVED = {
     "Stream.shown_peer": {"link_to", "unlink"},
     "qp/identity/consumer.rs.posted": {"replace_rings"},
     "Endpoint.shown": {"show_phase", "cm_id", "set_cm_id", "introduce", "take_cm_id", "consumer"},
+    "Gids.state": {"follow", "look_again", "close"},
     "Registry.inner": {"add", "get", "remove", "introduce", "len", "for_each", "first", "close",
                        "wait_empty_for", "wait_empty"},
 }

@@ -29,6 +29,8 @@ ORDINARY = {
         "sk_write_space ops net_cookie",
     # netif_is_vxlan() compares the kind.
     "interfaces": "ifindex mtu max_mtu addr_len dev_addr flags name reg_state rtnl_link_ops kind",
+    # As the core does for RoCE (roce_gid_mgmt.c).
+    "addresses of interfaces": "ifa_local addr_list ifa_dev idev",
     "files, buffers, areas": "file f_mode size dmabuf dev vm_start vm_end",
     "callbacks of tcp_read_sock()": "arg count",
     "objects of the RDMA core, as its drivers use them":
@@ -45,7 +47,7 @@ OFFERED = set("__alloc_percpu __ffs64 __vmalloc __xa_insert __xa_erase __set_cur
               "___ratelimit __ethtool_get_link_ksettings __rcu_assign_sk_user_data_with_flags "
               "__locked_read_sk_user_data_with_flags __aligned __alignof__ __ATTR __stringify "
               "__MODULE_PARM_TYPE __sysfs_match_string __flush_workqueue __spin_lock_init "
-              "__printk".split())
+              "__printk __in_dev_get_rcu __in6_dev_get".split())
 # Calls and flags that ask for a reason wherever they are used.
 ASKED = re.compile(
     r"\b(SOCK_[A-Z]\w+|SK_[A-Z]\w+|ICSK_[A-Z]\w+|preemptible|synchronize_rcu_tasks\w*"

@@ -72,6 +72,7 @@ use crate::{
     proto::{
         counters::Counter,
         deframer::Budget,
+        gids::Gid,
         tuning::{
             self,
             Knob,
@@ -103,8 +104,6 @@ pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
     queues: Arc<Queues>,
     settings: Settings,
-    /// The EUI-64 of the port's GID, as a number. It follows the address of the interface.
-    port_guid: Atomic<u64>,
     limits: Arc<Limits>,
     /// What is counted for the whole device, but for queue pairs that are bound to counters.
     pub(crate) counts: Arc<Counts>,
@@ -130,13 +129,11 @@ impl Device {
         let counts = Counts::new()?;
         let bound_counts = Counts::new()?;
         let stags = StagTable::new(queues.loaded())?;
-        let port_guid = settings.guid.to_u64();
         Arc::pin_init(
             pin_init!(Self {
                 handle,
                 queues: queues.clone(),
                 settings,
-                port_guid: Atomic::new(port_guid),
                 limits,
                 counts,
                 bound_counts,
@@ -214,27 +211,6 @@ impl Device {
                 Ways::Vrf => c"off",
             },
         }
-    }
-
-    /// Returns the link-local prefix and the EUI-64.
-    pub(crate) fn gid(&self) -> [u8; 16] {
-        let mut gid = [0; 16];
-        let prefix = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
-        let guid = Guid::from_u64(self.port_guid.load(Relaxed));
-        for (to, from) in gid.iter_mut().zip(Iterator::chain(prefix.iter(), &guid.0)) {
-            *to = *from;
-        }
-        gid
-    }
-
-    /// Lets the GID follow the address of the interface, if there is one. Returns whether it
-    /// has changed.
-    pub(crate) fn follow(&self, netdev: &NetDevice) -> bool {
-        let Some(mac) = netdev.mac() else {
-            return false;
-        };
-        let guid = Guid::of_mac(mac).to_u64();
-        self.port_guid.xchg(guid, Relaxed) != guid
     }
 
     /// Returns limits and abilities, for a process or for the kernel. Those of own rings are not
@@ -349,17 +325,19 @@ impl Guid {
         }))
     }
 
-    fn of_mac([a, b, c, d, e, f]: [u8; 6]) -> Self {
+    pub(crate) fn of_mac([a, b, c, d, e, f]: [u8; 6]) -> Self {
         Self([a ^ 0x02, b, c, 0xff, 0xfe, d, e, f])
+    }
+
+    /// Returns the GID that it makes with the link-local prefix.
+    pub(crate) fn to_gid(self) -> Gid {
+        let Self([a, b, c, d, e, f, g, h]) = self;
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
     }
 
     /// Returns it as the core keeps it: in network order.
     pub(crate) fn to_u64(self) -> u64 {
         u64::from_ne_bytes(self.0)
-    }
-
-    fn from_u64(raw: u64) -> Self {
-        Self(raw.to_ne_bytes())
     }
 }
 

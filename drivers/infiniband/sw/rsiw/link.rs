@@ -2,7 +2,7 @@
 
 //! Making and removing devices: link types, the end of interfaces, the module's life.
 //!
-//! Context: process; events of interfaces come with the RTNL held.
+//! Context: process; events of interfaces come with the RTNL held, those of IP addresses in any.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -129,6 +129,7 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
     let mut made = None;
     core_device::add::<Rsiw>(&spec, |handle| {
         let rnic = Rnic::new(handle, settings, shared)?;
+        let _ = rnic.gids.follow(netdev);
         Ok(made.insert(rnic).clone())
     })?;
     if let Some(rnic) = made {
@@ -144,18 +145,15 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
             rnic.interface_gone();
         }
     }
-    // The address may have changed before anybody could find the device.
-    address_changed(netdev);
+    // They may have changed before anybody could find the device.
+    addresses_changed(netdev);
     Ok(())
 }
 
-/// Lets the GID of a device follow the hardware address of its interface, which may have changed,
-/// and tells the core.
-fn address_changed(netdev: &NetDevice) {
+/// Lets the GIDs of a device follow the addresses of its interface, which may have changed.
+fn addresses_changed(netdev: &NetDevice) {
     if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
-        if device.inner().dev.follow(netdev) {
-            device.gid_changed();
-        }
+        device.inner().gids.addresses_changed();
     }
 }
 
@@ -177,7 +175,7 @@ impl NetdevHandler for Watcher {
                     rnic.interface_gone();
                 }
             }
-            NetdevEvent::ChangeAddr => address_changed(netdev),
+            NetdevEvent::ChangeAddr | NetdevEvent::ChangeIps => addresses_changed(netdev),
         }
     }
 }

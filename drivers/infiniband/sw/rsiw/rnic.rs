@@ -32,6 +32,7 @@ use crate::{
             Timer, //
         },
     },
+    gids::Gids,
     qp::{
         direct::LocalPeers,
         QpTable, //
@@ -73,6 +74,7 @@ pub(crate) struct Shared {
 pub(crate) struct Rnic {
     /// What all objects use.
     pub(crate) dev: Arc<Device>,
+    pub(crate) gids: Arc<Gids>,
     pub(crate) qps: Arc<QpTable>,
     pub(crate) cm: Arc<Cm>,
     pub(crate) peers: Arc<LocalPeers>,
@@ -96,12 +98,14 @@ impl Rnic {
         settings: Settings,
         shared: &Shared,
     ) -> Result<Arc<Self>> {
+        let gids = Gids::new(handle.clone(), settings.guid, &shared.queues)?;
         let dev = Device::new(handle, settings, &shared.queues)?;
         let qps = QpTable::new(shared.queues.loaded())?;
         let cm = Cm::new(&dev, &qps, &shared.acceptors)?;
         Arc::pin_init(
             pin_init!(Self {
                 dev,
+                gids,
                 qps,
                 cm,
                 peers: shared.peers.clone(),
@@ -226,6 +230,7 @@ impl Rnic {
         let files = self.files.lock().take();
         drop(files);
         Timer::stop(self);
+        self.gids.close();
         self.cm.close_all();
         self.dev.close_log();
     }

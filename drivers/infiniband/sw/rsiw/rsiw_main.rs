@@ -4,7 +4,7 @@
 //!
 //! Layers: `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe code), which knows
 //! nothing of these. Above them, each using only those before it: `abi`, `counts`, `limits`,
-//! `log`, `notes`, `watched`; `queue`; `cq`, `mr`; `device`; `srq`; `qp`; `cm`;
+//! `log`, `notes`, `watched`; `queue`; `cq`, `mr`; `device`; `gids`; `srq`; `qp`; `cm`;
 //! `rnic`; `verbs` (what the RDMA core calls); `link` (what makes and removes devices).
 
 // With an older kernel, see compat/compat.mk.
@@ -19,6 +19,7 @@ mod counts;
 mod cq;
 mod device;
 mod ffi;
+mod gids;
 mod kunit;
 mod limits;
 mod link;

@@ -86,7 +86,10 @@ use crate::{
         PdId,
         MAX_FAST_REG, //
     },
-    proto::counters::Counter,
+    proto::{
+        counters::Counter,
+        gids::MAX_GIDS, //
+    },
     qp::{
         create::QpParts,
         Qp, //
@@ -123,6 +126,7 @@ impl Driver for Rsiw {
     const ABI_VERSION: u32 = abi::VERSION;
     const IN_C: InC = methods::in_c::<Self>();
     const NODE_DESC: &'static [u8] = b"rsiw: software iWARP";
+    const GIDS: u16 = MAX_GIDS as u16; // CAST: 32.
     const MAX_FAST_REG: u32 = MAX_FAST_REG;
 
     type Device = Rnic;
@@ -151,8 +155,8 @@ impl Driver for Rsiw {
         rnic.dev.port()
     }
 
-    fn query_gid(rnic: &Rnic) -> [u8; 16] {
-        rnic.dev.gid()
+    fn query_gid(rnic: &Rnic, index: usize) -> [u8; 16] {
+        rnic.gids.get(index)
     }
 
     fn counts(rnic: &Rnic) -> &Counts {

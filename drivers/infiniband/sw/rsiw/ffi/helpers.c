@@ -10,6 +10,7 @@
 #include "helpers/keys.c"
 #include "helpers/mem.c"
 #include "helpers/net.c"
+#include "helpers/netdev.c"
 #include "helpers/process.c"
 #include "helpers/rdma.c"
 #include "helpers/tls.c"

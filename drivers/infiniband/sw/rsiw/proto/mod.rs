@@ -15,6 +15,7 @@ pub(crate) mod drain;
 pub(crate) mod failure;
 pub(crate) mod fin;
 pub(crate) mod frame;
+pub(crate) mod gids;
 pub(crate) mod message;
 pub(crate) mod negotiate;
 pub(crate) mod notes;

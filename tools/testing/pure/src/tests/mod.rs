@@ -13,6 +13,7 @@ mod drain;
 mod exhaustive;
 mod fin;
 mod fuzz;
+mod gids;
 mod golden;
 mod marker;
 mod message;

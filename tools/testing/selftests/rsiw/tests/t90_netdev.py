@@ -3,6 +3,7 @@
 
 import contextlib
 import fcntl
+import ipaddress
 import os
 import re
 import struct
@@ -328,6 +329,103 @@ def mac_change(t):
     finally:
         t.reap()
         sh("ip", "link", "del", "rsdum")
+
+
+def gids(dev):
+    """{index: GID} of a device's port, without those that have none."""
+    where = "/sys/class/infiniband/%s/ports/1/gids" % dev
+    found = {}
+    for index in os.listdir(where):
+        try:
+            with open(os.path.join(where, index)) as f:
+                gid = ipaddress.ip_address(f.read().strip())
+        except OSError:
+            continue  # the core says so of an index that has none
+        if int(gid):
+            found[int(index)] = str(gid.ipv4_mapped or gid)
+    return found
+
+
+def wait_gids(dev, wanted, seconds=5):
+    """Index 1 and above become these."""
+    def there():
+        found = gids(dev)
+        found.pop(0, None)
+        return found == wanted
+    try:
+        wait_until("GIDs", seconds, there)
+    except Fail:
+        raise Fail("GIDs are %s, not %s" % (gids(dev), wanted))
+
+
+@test("gids", cost=6, only_type="rsiw")
+def gids_follow(t):
+    """The GIDs of a port are the addresses of its interface, each with an index that stays."""
+    sh("ip", "link", "add", "rsdum", "type", "dummy")
+    sh("sysctl", "-qw", "net.ipv6.conf.rsdum.addr_gen_mode=1")
+
+    def addr(what, *which):
+        sh("ip", "addr", what, *which, "dev", "rsdum")
+    try:
+        sh("ip", "link", "set", "rsdum", "up")
+        addr("add", "192.0.2.1/24")
+        t.topo.add_link("rsiw_gid", "rsdum")
+        with t.sub("those that are there when the device is made"):
+            if set(gids("rsiw_gid")) != {0, 1}:
+                raise Fail("GIDs: %s" % gids("rsiw_gid"))
+            wait_gids("rsiw_gid", {1: "192.0.2.1"})
+        with t.sub("new ones, and one that goes"):
+            addr("add", "2001:db8::1/64", "nodad")
+            addr("add", "192.0.2.2/32")
+            wait_gids("rsiw_gid", {1: "192.0.2.1", 2: "2001:db8::1", 3: "192.0.2.2"})
+            addr("del", "2001:db8::1/64")
+            wait_gids("rsiw_gid", {1: "192.0.2.1", 3: "192.0.2.2"})
+            addr("add", "192.0.2.3/32")
+            wait_gids("rsiw_gid", {1: "192.0.2.1", 2: "192.0.2.3", 3: "192.0.2.2"})
+        with t.sub("one that becomes the GID of index 0"):
+            first = gids("rsiw_gid")[0]
+            addr("add", first + "/64", "nodad")
+            addr("add", "192.0.2.4/32")
+            wait_gids("rsiw_gid", {1: "192.0.2.1", 2: "192.0.2.3", 3: "192.0.2.2",
+                                   4: "192.0.2.4"})
+        with t.sub("more than there is room for"):
+            for n in range(5, 36):
+                addr("add", "192.0.2.%d/32" % n)
+            wait_gids("rsiw_gid", {1: "192.0.2.1", 2: "192.0.2.3", 3: "192.0.2.2",
+                                   **{n: "192.0.2.%d" % n for n in range(4, 32)}})
+            addr("del", "192.0.2.3/32")
+            wait_gids("rsiw_gid", {1: "192.0.2.1", 2: "192.0.2.32", 3: "192.0.2.2",
+                                   **{n: "192.0.2.%d" % n for n in range(4, 32)}})
+        with t.sub("all of them"):
+            sh("ip", "link", "set", "rsdum", "down")
+            sh("ip", "addr", "flush", "dev", "rsdum")
+            wait_gids("rsiw_gid", {})
+    finally:
+        t.reap()
+        sh("ip", "link", "del", "rsdum")
+
+
+@test("gids-tentative", cost=5, only_type="rsiw")
+def gids_tentative(t):
+    """An IPv6 address becomes a GID when it is known that nobody else has it, and connections are
+    made meanwhile."""
+    t.topo.ensure()
+    path = t.topo.wire
+    before = gids(t.topo.dev_a)
+    t.topo.changed = True
+    sh("ip", "addr", "add", "2001:db8:1::1/64", "dev", IF_A, netns=NS_A)
+    shown = sh("ip", "-6", "addr", "show", "dev", IF_A, "tentative", netns=NS_A)
+    has = "2001:db8:1::1" in gids(t.topo.dev_a).values()
+    shown_after = sh("ip", "-6", "addr", "show", "dev", IF_A, "tentative", netns=NS_A)
+    if "2001:db8:1::1" in shown and "2001:db8:1::1" in shown_after and has:
+        raise Fail("it is a GID while it is tentative")
+    rping(t, path, count=20, size=1000)
+    wait_until("the address is a GID", 10,
+               lambda: "2001:db8:1::1" in gids(t.topo.dev_a).values())
+    after = gids(t.topo.dev_a)
+    if any(after.get(index) != gid for index, gid in before.items()):
+        raise Fail("%s became %s" % (before, after))
+    rping(t, path, count=20, size=1000)
 
 
 @test("mac-change-master", cost=6, only_type="rsiw", packaged=True)

@@ -3,7 +3,8 @@
 //! Network devices, their changes, and socket addresses: C's `sockaddr_storage` to and from
 //! [`SocketAddr`].
 //!
-//! Context: any. Callbacks about changes run in process context under RTNL.
+//! Context: any. Callbacks about changes of network devices run in process context under RTNL,
+//! those about addresses in any context.
 
 use crate::ffi::raw::{
     b,
@@ -133,6 +134,19 @@ impl NetDevice {
         (len == 6 && mac != [0; 6]).then_some(mac)
     }
 
+    /// Copies the IP addresses of the interface to `to`, as many as there is room for, IPv4 ones as
+    /// IPv4-mapped ones. Leaves out those of which it is not known yet whether others have them.
+    pub(crate) fn copy_ips(&self, to: &mut [[u8; 16]]) -> Ips {
+        let room = u32::try_from(to.len()).unwrap_or(u32::MAX);
+        let mut pending = false;
+        // SAFETY: `self` is live; `to` has room for that many, and any octets are an address.
+        let count = unsafe {
+            let to = to.as_mut_ptr().cast();
+            h::netdev_copy_ips(self.0.get(), to, room, &raw mut pending)
+        };
+        Ips { count, pending }
+    }
+
     pub(crate) fn is_loopback(&self) -> bool {
         // SAFETY: `self` is live.
         unsafe { h::netif_is_loopback(self.0.get()) }
@@ -167,6 +181,15 @@ impl NetDevice {
         // INVARIANT: the helper took a reference.
         NonNull::new(net).map(Net).ok_or(ENODEV)
     }
+}
+
+/// What [`NetDevice::copy_ips`] has found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ips {
+    /// How many addresses there are.
+    pub(crate) count: u32,
+    /// Of more addresses it is being found out whether others have them, of which nobody tells.
+    pub(crate) pending: bool,
 }
 
 /// A reference to a network namespace.
@@ -209,10 +232,12 @@ impl fmt::Display for DeviceName {
 /// What happened to a network device, as far as anybody here asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetdevEvent {
-    /// The device is being removed, or moved to another namespace.
+    /// The device is being removed, or moved to another namespace. Under RTNL.
     Unregister,
-    /// The hardware address changed.
+    /// The hardware address changed. Under RTNL.
     ChangeAddr,
+    /// An IP address came or went; one that is new may not be usable yet. In any context.
+    ChangeIps,
 }
 
 impl NetdevEvent {
@@ -227,70 +252,151 @@ impl NetdevEvent {
 
 /// The receiver of events of network devices.
 pub(crate) trait NetdevHandler {
-    /// Called under RTNL, for devices of all namespaces.
+    /// Called for devices of all namespaces, in the context that `event` says.
     fn event(event: NetdevEvent, ndev: &NetDevice);
 }
 
-/// A registration of `H`, ended by dropping it (process context, RTNL not held).
+/// What notifiers are called about.
+#[derive(Clone, Copy)]
+enum NotifierChain {
+    Devices,
+    Ipv4,
+    Ipv6,
+}
+
+/// An entry of a chain of notifiers, removed by dropping it.
 ///
 /// # Invariants
 ///
-/// `nb` is registered.
+/// `nb` is in `chain`.
 #[pin_data(PinnedDrop)]
-pub(crate) struct NetdevNotifier<H: NetdevHandler> {
+struct Notifier {
     #[pin]
     nb: Opaque<b::notifier_block>,
-    _handler: PhantomData<H>,
+    chain: NotifierChain,
 }
 
-// SAFETY: the notifier block is touched by its registration only, which any thread may end.
-unsafe impl<H: NetdevHandler> Send for NetdevNotifier<H> {}
+// SAFETY: the notifier block is touched by its chain only, from which any thread may take it.
+unsafe impl Send for Notifier {}
 // SAFETY: nothing is accessible through a shared reference.
-unsafe impl<H: NetdevHandler> Sync for NetdevNotifier<H> {}
+unsafe impl Sync for Notifier {}
+
+impl Notifier {
+    /// Has `H` called.
+    fn new<H: NetdevHandler>(chain: NotifierChain) -> impl PinInit<Self, Error> {
+        let callback = match chain {
+            NotifierChain::Devices => device_event::<H>,
+            NotifierChain::Ipv4 => ipv4_event::<H>,
+            NotifierChain::Ipv6 => ipv6_event::<H>,
+        };
+        try_pin_init!(Self {
+            // INVARIANT: an error of the registration is one of this initialiser.
+            nb <- Opaque::try_ffi_init(move |slot: *mut b::notifier_block| {
+                let nb = b::notifier_block {
+                    notifier_call: Some(callback),
+                    ..pin_init::zeroed()
+                };
+                // SAFETY: `slot` is valid for writing.
+                unsafe { slot.write(nb) };
+                // SAFETY: the block is initialised, has the function for this chain, and stays in
+                // place until `drop` removes it.
+                to_result(unsafe {
+                    match chain {
+                        NotifierChain::Devices => b::register_netdevice_notifier(slot),
+                        NotifierChain::Ipv4 => b::register_inetaddr_notifier(slot),
+                        NotifierChain::Ipv6 => h::register_inet6addr_notifier(slot),
+                    }
+                })
+            }),
+            chain,
+        })
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Notifier {
+    fn drop(self: Pin<&mut Self>) {
+        let nb = self.nb.get();
+        // SAFETY: it is in the chain by the type invariants; an error cannot occur for such a block.
+        unsafe {
+            match self.chain {
+                NotifierChain::Devices => b::unregister_netdevice_notifier(nb),
+                NotifierChain::Ipv4 => b::unregister_inetaddr_notifier(nb),
+                NotifierChain::Ipv6 => h::unregister_inet6addr_notifier(nb),
+            }
+        };
+    }
+}
+
+/// A registration of `H`, ended by dropping it (process context, RTNL not held).
+#[pin_data]
+pub(crate) struct NetdevNotifier<H: NetdevHandler> {
+    #[pin]
+    devices: Notifier,
+    #[pin]
+    ipv4: Notifier,
+    #[pin]
+    ipv6: Notifier,
+    _handler: PhantomData<H>,
+}
 
 impl<H: NetdevHandler> NetdevNotifier<H> {
     /// Registers `H`. Process context, RTNL not held.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            // INVARIANT: an error of the registration is one of this initialiser.
-            nb <- Opaque::try_ffi_init(|slot: *mut b::notifier_block| {
-                let nb = b::notifier_block {
-                    notifier_call: Some(Self::callback),
-                    ..pin_init::zeroed()
-                };
-                // SAFETY: `slot` is valid for writing.
-                unsafe { slot.write(nb) };
-                // SAFETY: the block is initialised and stays in place until `drop` unregisters it.
-                to_result(unsafe { b::register_netdevice_notifier(slot) })
-            }),
+            devices <- Notifier::new::<H>(NotifierChain::Devices),
+            ipv4 <- Notifier::new::<H>(NotifierChain::Ipv4),
+            ipv6 <- Notifier::new::<H>(NotifierChain::Ipv6),
             _handler: PhantomData,
-        })
-    }
-
-    /// # Safety
-    ///
-    /// To be called as a netdevice notifier.
-    unsafe extern "C" fn callback(
-        _nb: *mut b::notifier_block,
-        event: usize,
-        info: *mut c_void,
-    ) -> c_int {
-        if let Some(event) = NetdevEvent::from_raw(event) {
-            // SAFETY: netdevice notifiers get a `struct netdev_notifier_info`.
-            let ndev = unsafe { h::netdev_notifier_info_to_dev(info) };
-            // SAFETY: the device lives at least until the notifier returns.
-            H::event(event, unsafe { NetDevice::from_raw(ndev) });
-        }
-        0
+        }? Error)
     }
 }
 
-#[pinned_drop]
-impl<H: NetdevHandler> PinnedDrop for NetdevNotifier<H> {
-    fn drop(self: Pin<&mut Self>) {
-        // SAFETY: registered by the type invariants; an error cannot occur for such a block.
-        unsafe { b::unregister_netdevice_notifier(self.nb.get()) };
+/// # Safety
+///
+/// To be called as a notifier for network devices.
+unsafe extern "C" fn device_event<H: NetdevHandler>(
+    _nb: *mut b::notifier_block,
+    event: usize,
+    info: *mut c_void,
+) -> c_int {
+    if let Some(event) = NetdevEvent::from_raw(event) {
+        // SAFETY: netdevice notifiers get a `struct netdev_notifier_info`.
+        let ndev = unsafe { h::netdev_notifier_info_to_dev(info) };
+        // SAFETY: the device lives at least until the notifier returns.
+        H::event(event, unsafe { NetDevice::from_raw(ndev) });
     }
+    0
+}
+
+/// # Safety
+///
+/// To be called as a notifier for IPv4 addresses.
+unsafe extern "C" fn ipv4_event<H: NetdevHandler>(
+    _nb: *mut b::notifier_block,
+    _event: usize,
+    info: *mut c_void,
+) -> c_int {
+    // SAFETY: these notifiers get a `struct in_ifaddr`.
+    let ndev = unsafe { h::in_ifaddr_to_dev(info) };
+    // SAFETY: the address has a reference to the device, and lives until the notifier returns.
+    H::event(NetdevEvent::ChangeIps, unsafe { NetDevice::from_raw(ndev) });
+    0
+}
+
+/// # Safety
+///
+/// To be called as a notifier for IPv6 addresses.
+unsafe extern "C" fn ipv6_event<H: NetdevHandler>(
+    _nb: *mut b::notifier_block,
+    _event: usize,
+    info: *mut c_void,
+) -> c_int {
+    // SAFETY: these notifiers get a `struct inet6_ifaddr`.
+    let ndev = unsafe { h::inet6_ifaddr_to_dev(info) };
+    // SAFETY: the address has a reference to the device, and lives until the notifier returns.
+    H::event(NetdevEvent::ChangeIps, unsafe { NetDevice::from_raw(ndev) });
+    0
 }
 
 /// A `struct sockaddr_storage`.

@@ -206,9 +206,8 @@ fn mtu_enum(octets: u32) -> b::ib_mtu {
 }
 
 impl PortAttr {
-    /// Writes all but speed and width.
+    /// Writes all but speed, width and the number of GIDs.
     pub(super) fn store(&self, attr: &mut b::ib_port_attr) {
-        attr.gid_tbl_len = 1;
         attr.pkey_tbl_len = 1;
         attr.max_msg_sz = u32::MAX;
         attr.max_mtu = mtu_enum(self.max_mtu);

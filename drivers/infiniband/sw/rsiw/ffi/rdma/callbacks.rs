@@ -64,7 +64,7 @@ impl<D: Driver> Vtable<D> {
 
         query_device: Some(device::query_device::<D>),
         query_port: Some(device::query_port::<D>),
-        get_port_immutable: Some(device::get_port_immutable),
+        get_port_immutable: Some(device::get_port_immutable::<D>),
         query_gid: Some(device::query_gid::<D>),
         query_pkey: Some(device::query_pkey),
         dealloc_driver: Some(device::dealloc_driver::<D>),

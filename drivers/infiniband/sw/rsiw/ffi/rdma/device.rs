@@ -179,15 +179,6 @@ impl<D: Driver> Found<D> {
         // SAFETY: by the invariant; the core gives up a device after its registration.
         unsafe { Object::get(self.0.as_ptr()) }
     }
-
-    /// Has the core read the port's GID anew. It tells consumers only of GIDs that it gave itself.
-    pub(crate) fn gid_changed(&self) {
-        let mut event = event(b::ib_event_type_IB_EVENT_GID_CHANGE);
-        event.device = self.0.as_ptr();
-        event.element.port_num = ManuallyDrop::new(1);
-        // SAFETY: the reference keeps the device registered; the event lives across the call.
-        unsafe { b::ib_dispatch_event(&raw const event) };
-    }
 }
 
 impl<D: Driver> Drop for Found<D> {
@@ -214,6 +205,24 @@ impl DeviceHandle {
                 // SAFETY: gives the reference back.
                 unsafe { b::ib_device_put(dev) };
             }
+        });
+    }
+
+    /// Has the core read the port's GIDs anew, if the device is registered. It tells consumers only of
+    /// GIDs that it gave itself. Meanwhile consumers find now one and now another GID missing.
+    pub(crate) fn gids_changed(&self) {
+        self.with(|dev| {
+            // SAFETY: the gate keeps the device alive.
+            if !unsafe { h::ib_device_try_get(dev) } {
+                return;
+            }
+            let mut event = event(b::ib_event_type_IB_EVENT_GID_CHANGE);
+            event.device = dev;
+            event.element.port_num = ManuallyDrop::new(1);
+            // SAFETY: the reference keeps the device registered; the event lives across the call.
+            unsafe { b::ib_dispatch_event(&raw const event) };
+            // SAFETY: gives the reference back.
+            unsafe { b::ib_device_put(dev) };
         });
     }
 

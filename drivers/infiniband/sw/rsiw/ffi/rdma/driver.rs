@@ -161,6 +161,8 @@ pub(crate) trait Driver: Sized + 'static {
     const ABI_VERSION: u32 = 1;
     /// The description that a device shows.
     const NODE_DESC: &'static [u8] = b"";
+    /// How many GIDs the port can have, at least one.
+    const GIDS: u16 = 1;
     /// How many extents a fast-register region may have, before adjacent ones are joined.
     const MAX_FAST_REG: u32 = 0;
     const IN_C: InC = InC::NOTHING;
@@ -188,8 +190,9 @@ pub(crate) trait Driver: Sized + 'static {
 
     fn query_port(dev: &Self::Device) -> PortAttr;
 
-    /// Returns the only GID of the port.
-    fn query_gid(dev: &Self::Device) -> [u8; 16];
+    /// Returns the GID of the port that has this index, or zeros if none has. The core asks for
+    /// all when the device is registered, and when [`DeviceHandle::gids_changed`] says so.
+    fn query_gid(dev: &Self::Device, index: usize) -> [u8; 16];
 
     /// Returns the counters of queue pairs that are bound to none, and of connections.
     fn counts(_dev: &Self::Device) -> &Counts<Self::Counter> {

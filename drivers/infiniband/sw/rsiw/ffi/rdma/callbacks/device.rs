@@ -67,6 +67,7 @@ pub(super) unsafe extern "C" fn query_port<D: Driver>(
         // What the core has filled in describes a port that needs an address.
         *attr = pin_init::zeroed();
         port.store(attr);
+        attr.gid_tbl_len = D::GIDS.into();
         // SAFETY: the device is one of `D` (see `Vtable`), and has a handle.
         let Some(netdev) = unsafe { DeviceObject::<D>::handle(raw) }.netdev() else {
             return Ok(0);
@@ -87,14 +88,14 @@ pub(super) unsafe extern "C" fn query_port<D: Driver>(
 /// # Safety
 ///
 /// Called by the core while it registers a device.
-pub(super) unsafe extern "C" fn get_port_immutable(
+pub(super) unsafe extern "C" fn get_port_immutable<D: Driver>(
     _dev: *mut b::ib_device,
     _port: u32,
     immutable: *mut b::ib_port_immutable,
 ) -> c_int {
     // SAFETY: the core passes a structure to fill.
     let immutable = unsafe { &mut *immutable };
-    immutable.gid_tbl_len = 1;
+    immutable.gid_tbl_len = D::GIDS.into();
     immutable.pkey_tbl_len = 1;
     immutable.core_cap_flags = b::RDMA_CORE_CAP_PROT_IWARP | b::RDMA_CORE_CAP_IW_CM;
     0
@@ -106,13 +107,14 @@ pub(super) unsafe extern "C" fn get_port_immutable(
 pub(super) unsafe extern "C" fn query_gid<D: Driver>(
     dev: *mut b::ib_device,
     _port: u32,
-    _index: c_int,
+    index: c_int,
     gid: *mut b::ib_gid,
 ) -> c_int {
     // SAFETY: the device is one of `D` (see `Vtable`).
     let dev = unsafe { DeviceObject::<D>::get(dev) };
+    let index = usize::try_from(index).unwrap_or(usize::MAX);
     // SAFETY: the core passes a GID to fill; every bit pattern is one.
-    unsafe { gid.cast::<[u8; 16]>().write(D::query_gid(&dev)) };
+    unsafe { gid.cast::<[u8; 16]>().write(D::query_gid(&dev, index)) };
     0
 }
 
