@@ -382,7 +382,7 @@ pub(crate) mod wqe {
     pub(crate) const COMPLETED: u16 = 1 << 6;
 }
 
-/// Values of [`CqCtrl::flags`](super::CqCtrl::flags).
+/// Values of [`CqCtrl::flags`].
 #[allow(dead_code, reason = "numbers of the ABI")]
 pub(crate) mod notify {
     pub(crate) const NOT: u32 = 0;

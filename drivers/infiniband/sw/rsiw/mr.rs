@@ -2,10 +2,11 @@
 
 //! Memory regions (draft-hilland-rddp-verbs section 7).
 //!
-//! A region is found by its STag in the device's [`StagTable`] and used through [`MrAccess`]: one
-//! function checks STag, state, protection domain, rights and bounds, and what it returns is inside
-//! the region's gate until it is dropped. Deregistration takes the STag away, closes the gate and
-//! waits (T-20), so no byte is touched afterwards, whoever still has a reference to the region.
+//! A region is found by its STag in the device's [`StagTable`] and used through
+//! [`access::MrAccess`]: one function checks STag, state, protection domain, rights and bounds, and
+//! what it returns is inside the region's gate until it is dropped. Deregistration takes the STag
+//! away, closes the gate and waits (T-20), so no byte is touched afterwards, whoever still has a
+//! reference to the region.
 //! Memory of consumers in the kernel is registered by a request (fast registration, section
 //! 7.3.2.5).
 //!

@@ -7,7 +7,7 @@
 //! - the [`shared::Shared`]: which QP it is ([`identity::QpIdentity`]), and what softirq shares with
 //!   those who send.
 //! - [`Inner`], under a mutex: the connection ([`Conn`]) and sending. Process context. The state
-//!   changes under it, too, but can be read by all ([`shared::published`]).
+//!   changes under it, too, but can be read by all (`shared/published.rs`).
 //! - the [`stream::Stream`]: receiving, under the socket's lock.
 //! - work items and timers, which act for others ([`actors`]).
 //!

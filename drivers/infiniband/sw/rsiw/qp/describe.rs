@@ -6,7 +6,7 @@
 //! Any process may ask for the last, and the core does not say who does. So nothing is reported that
 //! helps to forge what a peer sends, such as numbers of TCP and of messages. Of what spin locks
 //! protect, observers see a word ([`Watch`]), and of what belongs to the queue pair's mutex, what is
-//! [`Published`](super::shared::published::Published).
+//! `Published`.
 //!
 //! Context: process; takes no lock of those who post, send, receive or complete.
 #![forbid(unsafe_code)]

@@ -4,12 +4,12 @@
 //! words in them that Atomic Operations change (RFC 7306 section 5).
 //!
 //! Finding and entering a region costs as much as copying a segment. So a region is kept open for
-//! the next segment or message that is in it ([`Cached`]): the receiver keeps the one that it has
-//! placed into last, and the sender those that it has read from. Before each use they check again
-//! whether the region may be used: once its STag is invalid it may not, and whoever invalidates it
-//! waits until they let go. The receiver lets go when something is to be invalidated, and when
-//! feeding it ends, which the budget limits. The sender lets go when its run ends, and before it
-//! invalidates, registers or binds.
+//! the next segment or message that is in it ([`CachedRegion`]): the receiver keeps the one that it
+//! has placed into last, and the sender those that it has read from. Before each use they check
+//! again whether the region may be used: once its STag is invalid it may not, and whoever
+//! invalidates it waits until they let go. The receiver lets go when something is to be
+//! invalidated, and when feeding it ends, which the budget limits. The sender lets go when its run
+//! ends, and before it invalidates, registers or binds.
 //!
 //! Words are changed by single instructions of this host's processors. So an operation is atomic
 //! with respect to those of all other queue pairs and devices of this host, and to such

@@ -293,7 +293,7 @@ kernel::sync::global_lock! {
     unsafe(uninit) static MAKER: Mutex<Option<Arc<dyn LinkOps>>> = None;
 }
 
-/// What became of [`MAKER`]: nothing, being initialised, or initialised for good.
+/// What became of [`static@MAKER`]: nothing, being initialised, or initialised for good.
 static MAKER_STATE: Atomic<u32> = Atomic::new(UNUSED);
 const UNUSED: u32 = 0;
 const BEGUN: u32 = 1;

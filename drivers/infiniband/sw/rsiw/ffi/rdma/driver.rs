@@ -191,7 +191,7 @@ pub(crate) trait Driver: Sized + 'static {
     fn query_port(dev: &Self::Device) -> PortAttr;
 
     /// Returns the GID of the port that has this index, or zeros if none has. The core asks for
-    /// all when the device is registered, and when [`DeviceHandle::gids_changed`] says so.
+    /// all when the device is registered, and when `DeviceHandle::gids_changed` says so.
     fn query_gid(dev: &Self::Device, index: usize) -> [u8; 16];
 
     /// Returns the counters of queue pairs that are bound to none, and of connections.
