@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernel's log as part of the verdict, and stacks when a test hangs."""
 
+import errno
 import os
 import re
 import sys
@@ -107,11 +108,12 @@ def says(lines, *words):
     return any(all(word in line for word in words) for line in lines)
 
 
-def error(name, number):
-    """How the kernel writes an error: by its name, or the number where it has no names."""
+def error(name):
+    """How the driver's lines have an error: by its name, or the number where the kernel has no
+    names."""
     with open("/proc/kallsyms", encoding="utf-8") as f:
         has_names = any(line.split()[2] == "errname" for line in f)
-    return name if has_names else number
+    return name if has_names else "Error(%d)" % getattr(errno, name)
 
 
 class Quiet:
