@@ -411,8 +411,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     /// Takes in the FPDU that a chunk is, which the other end hands over.
     #[inline(always)]
     fn next_handed<C: Chunk>(&mut self, chunk: &C, now: &impl Conditions) -> Advance {
-        let front = chunk.front(0).filter(|_| self.used.0 == 0);
-        let Some(front) = front else {
+        let Some(front) = chunk.front(0) else {
             return Ok(Some(Step::Pause));
         };
         let (field, head) = front.split_first_chunk().unwrap_or((&[0; LEN_FIELD], &[]));

@@ -574,6 +574,16 @@ fn p_err_3_short_in_buffers() {
     }
 }
 
+/// P-ERR-3: it is told of as well if all of it is there, with more behind it.
+#[test]
+fn p_err_3_short_with_more_behind() {
+    for len in 0..14 {
+        let mut receiving = receiving();
+        receiving.feed(&[fpdu(&vec![0; len]), vec![0; 64]].concat());
+        assert_eq!(receiving.did(), [Did::Failed(TermError::MpaFpdu)], "{len}");
+    }
+}
+
 /// T-46, M-MPA-13: segments that are taken in together, as each goes on as the one before, come to
 /// the same as one by one, whatever is wrong with them or with where they belong. So do those that
 /// are taken in from several buffers, where the rest of some is waited for.
