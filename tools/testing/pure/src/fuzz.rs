@@ -16,7 +16,7 @@ use crate::proto::segment::Segments;
 use crate::proto::setup::{Config, Initiator, Responder};
 use crate::support::endpoint::{Answers, Endpoint, FAILURE};
 use crate::support::peer::{Peer, Region, Wr};
-use crate::support::piece::Piece;
+use crate::support::piece::{next, Piece};
 use crate::support::rights::ALL;
 use crate::support::rng::{Choices, Input};
 use crate::wire::atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
@@ -96,7 +96,7 @@ pub fn deframer(data: &[u8]) {
                 deframer.use_up_collected();
             }
             let left = chunk.len().saturating_sub(at);
-            let n = match deframer.next(&chunk, at) {
+            let n = match next(&mut deframer, &chunk, at) {
                 Err(_) => return,
                 Ok(Next::Nothing) => break,
                 Ok(Next::Collected(n)) => n,

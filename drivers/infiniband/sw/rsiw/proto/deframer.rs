@@ -103,7 +103,7 @@ fn ulpdu_len(field: [u8; LEN_FIELD]) -> Result<u16, TermError> {
     }
 }
 
-/// What [`Deframer::next`] finds.
+/// What [`Deframer::apart`] finds.
 #[derive(Debug)]
 pub(crate) enum Next<'a, C> {
     /// An FPDU that may be used where it is: see [`Deframer::use_up`].
@@ -166,23 +166,9 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         skip
     }
 
-    /// Looks for what begins at octet `at` of a chunk. An FPDU that is complete in the buffer is to
-    /// be used before: see [`Deframer::collected`]. Fails if an FPDU is too short or the
-    /// stream cannot be read.
-    #[inline(never)]
-    pub(crate) fn next<'a, C: Chunk>(
-        &mut self,
-        chunk: &'a C,
-        at: usize,
-    ) -> Result<Next<'a, C>, Failure> {
-        match self.whole(chunk, at) {
-            Some(fpdu) => Ok(Next::Fpdu(fpdu?)),
-            None => self.next_apart(chunk, at, chunk.left(at)),
-        }
-    }
-
-    /// Returns the FPDU that begins at octet `at` of a chunk, if all of it is there. Fails if it is
-    /// too short.
+    /// Returns the FPDU that begins at octet `at` of a chunk, if all of it is there. An FPDU that is
+    /// complete in the buffer is to be used before: see [`Deframer::collected`]. Fails if it is too
+    /// short.
     #[inline(always)]
     pub(crate) fn whole<'a, C: Chunk>(
         &self,
@@ -199,16 +185,17 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         }
     }
 
-    /// As [`Deframer::next`], for an FPDU that begins in the buffer or does not end in the chunk,
-    /// of which `left` octets are left.
+    /// Looks for what begins at octet `at` of a chunk where [`Deframer::whole`] finds nothing: an
+    /// FPDU that begins in the buffer, or does not end in the chunk. Fails if it is too short, or the
+    /// stream cannot be read.
     #[inline(never)]
-    fn next_apart<'a, C: Chunk>(
+    pub(crate) fn apart<'a, C: Chunk>(
         &mut self,
         chunk: &'a C,
         at: usize,
-        left: usize,
     ) -> Result<Next<'a, C>, Failure> {
         let fault = || Failure::defect("the stream cannot be read");
+        let left = chunk.left(at);
         if left == 0 {
             return Ok(Next::Nothing);
         }

@@ -383,7 +383,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let fpdu = match self.deframer.whole(chunk, at) {
             Some(Ok(fpdu)) => fpdu,
             Some(Err(error)) => return Err(self.fails(error.into())),
-            None => match self.deframer.next(chunk, at) {
+            None => match self.deframer.apart(chunk, at) {
                 Ok(Next::Fpdu(fpdu)) => fpdu,
                 Ok(Next::Collected(n)) => {
                     self.budget.octets(n);

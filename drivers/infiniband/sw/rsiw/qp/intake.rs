@@ -187,11 +187,7 @@ impl<'a> Intake<'a> {
                 Step::Pause => return,
                 Step::Message => take_message(shared, cached, sgl, receiver, chunk),
                 Step::Receive => shared.take_recv(sgl).map(|recv| receiver.give(recv)),
-                Step::Place => {
-                    let target = receiver.target();
-                    let mut payload = receiver.payload(chunk);
-                    place(&shared.id, cached, sgl, target, &mut payload).map_err(Failure::from)
-                }
+                Step::Place => place_payload(shared, cached, sgl, receiver, chunk),
                 Step::Train => {
                     let target = receiver.target();
                     if let Some(mut train) = receiver.train(chunk) {
@@ -274,10 +270,29 @@ fn take_message<C: Chunk + CopyToPage>(
     if !receiver.begin_message(recv) {
         return Ok(());
     }
-    let (target, mut payload) = (receiver.target(), receiver.payload(chunk));
-    place(&shared.id, cached, sgl, target, &mut payload)?;
+    place_payload(shared, cached, sgl, receiver, chunk)?;
     receiver.end_message();
     shared.complete_received(receiver.received())
+}
+
+/// Places the payload at hand where it belongs.
+#[inline(always)]
+fn place_payload<C: Chunk + CopyToPage>(
+    shared: &Shared,
+    cached: &mut CachedRegion,
+    sgl: &SgList,
+    receiver: &mut Receiver<KVVec<u8>>,
+    chunk: Option<&C>,
+) -> Result<(), Failure> {
+    let target = receiver.target();
+    let placed = place(
+        &shared.id,
+        cached,
+        sgl,
+        target,
+        &mut receiver.payload(chunk),
+    );
+    placed.map_err(Failure::from)
 }
 
 impl Chunk for SkbChunk<'_> {

@@ -3,7 +3,8 @@
 //! What a receiver is given of the stream.
 
 use super::crc::crc32c;
-use crate::proto::deframer::{Chunk, Payload, Reach, Source};
+use crate::proto::deframer::{Chunk, Deframer, Next, Payload, Reach, Source};
+use crate::proto::failure::Failure;
 use crate::wire::fpdu::{fpdu_len, Crc};
 use crate::wire::Short;
 use std::cell::Cell;
@@ -135,5 +136,17 @@ pub(crate) fn octets<C: Octets>(payload: &Payload<'_, C>) -> Vec<u8> {
             octets
         }
         Source::Bytes(bytes) => bytes[payload.at..][..len].to_vec(),
+    }
+}
+
+/// What a deframer finds at octet `at` of a chunk, asked as a receiver asks it.
+pub(crate) fn next<'a, C: Chunk>(
+    deframer: &mut Deframer<Vec<u8>>,
+    chunk: &'a C,
+    at: usize,
+) -> Result<Next<'a, C>, Failure> {
+    match deframer.whole(chunk, at) {
+        Some(fpdu) => Ok(Next::Fpdu(fpdu?)),
+        None => deframer.apart(chunk, at),
     }
 }

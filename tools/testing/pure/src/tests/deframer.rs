@@ -3,7 +3,7 @@
 //! Any segmentation gives the same FPDUs (M-MPA-11, M-MPA-13, P-TERM-10).
 
 use crate::proto::deframer::{Chunk, Deframer, Fpdu, Next, Reach, Source};
-use crate::support::piece::Piece;
+use crate::support::piece::{next, Piece};
 use crate::support::rng::{Choices, Rng};
 use crate::wire::fpdu::{fpdu_len, MAX_FPDU};
 use crate::wire::terminate::TermError;
@@ -57,7 +57,7 @@ impl Found {
                 deframer.use_up_collected();
             }
             let left = chunk.len() - at;
-            at += match deframer.next(chunk, at).expect("no length is wrong") {
+            at += match next(deframer, chunk, at).expect("no length is wrong") {
                 Next::Nothing => return at,
                 Next::Collected(n) => {
                     assert!(n > 0);
@@ -166,7 +166,7 @@ fn m_mpa_11_long_fpdus_at_random_cuts() {
 /// What begins in a chunk, if it has an error.
 fn error(deframer: &mut Deframer<Vec<u8>>, octets: &[u8], missing: Reach) -> Option<TermError> {
     let chunk = Piece::front(octets, octets.len(), missing);
-    deframer.next(&chunk, 0).err().map(|failure| failure.error)
+    next(deframer, &chunk, 0).err().map(|failure| failure.error)
 }
 
 /// P-ERR-3: shorter than any DDP header, also when the length field is cut.
