@@ -132,7 +132,7 @@ class Names(unittest.TestCase):
 
     def test_rust(self):
         self.assertEqual(counting.demangle([
-            "memcpy", "_RNvMs_NtNtCsa8zRApNGj4W_9rsiw_main2qp2txNtB4_7TxState"
+            "memcpy", "_RNvMs_NtNtCsa8zRApNGj4W_9rsiw_main2qp7sendingNtB4_7Sending"
             "5flush", "_RNvNtCsb5MLIFMWygY_6kernel5error9to_result"]), [
                 "memcpy", "<rsiw_main::qp::sending::Sending>::flush",
                 "kernel::error::to_result"])
