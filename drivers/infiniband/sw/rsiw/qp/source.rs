@@ -175,8 +175,8 @@ impl Source {
             .all(|piece| is_there(piece.index, piece.at, piece.len))
     }
 
-    /// Returns the first `len` octets of the message, if they are all of its first element, or of a
-    /// response, and lie in one page of a process. Most short messages are such octets.
+    /// Returns the first `len` octets of the message if its first element, or the response, holds
+    /// all of them and they lie in one page of a process. That is so for most short messages.
     #[inline]
     pub(super) fn in_one_page(&self, len: u32) -> Option<PageSlice<'_>> {
         // An element without octets is not opened: its access may be that of an earlier message.
