@@ -59,6 +59,8 @@ pub struct Tcp {
     markers: Option<usize>,
     /// CRCs are checked.
     pub crc: bool,
+    /// How much one read takes at most, and how long to wait before it.
+    sip: Option<(usize, Duration)>,
 }
 
 impl Tcp {
@@ -71,6 +73,7 @@ impl Tcp {
             end: None,
             markers: None,
             crc: true,
+            sip: None,
         })
     }
 
@@ -142,9 +145,14 @@ impl Tcp {
         }
         let limit = Duration::from_millis(ms.max(1));
         let mut buf = [0; 65536];
+        let mut room = &mut buf[..];
+        if let Some((most, pause)) = self.sip {
+            std::thread::sleep(pause);
+            room = &mut buf[..most];
+        }
         let read = |mut tcp: &TcpStream| {
             tcp.set_read_timeout(Some(limit))?;
-            tcp.read(&mut buf)
+            tcp.read(room)
         };
         match self.stream().and_then(read) {
             Ok(0) => {
@@ -328,6 +336,11 @@ impl Tcp {
     /// What `ss` shows of this socket.
     pub fn shown(&self) -> Res<Shown> {
         Shown::of(&["ss"], &format!("sport = :{}", self.port()))
+    }
+
+    /// Reads at most `most` octets at a time from now on, `ms` milliseconds apart.
+    pub fn read_slowly(&mut self, most: usize, ms: u64) {
+        self.sip = Some((most, Duration::from_millis(ms)));
     }
 
     /// Lets no more than about `bytes` come in before they are read.

@@ -104,3 +104,42 @@ impl Fin {
         }
     }
 }
+
+/// Whether a stream that is to end still moves, for those who do not wait for one that stands still.
+///
+/// What was posted before a disconnect, and what has completed but is still in TCP's queue, may take
+/// longer than one time-out on a slow way. A peer cannot hold the end up for more than
+/// [`MOST_PERIODS`] by taking little at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Movement {
+    /// What TCP's peer had acknowledged, and what had come from it, in sequence numbers.
+    at: (u32, u32),
+    left: u8,
+}
+
+/// How many time-outs a stream that moves is given at most.
+pub(crate) const MOST_PERIODS: u8 = 12;
+
+impl Movement {
+    /// The first time-out begins, with the stream at `at`.
+    pub(crate) const fn begin(at: (u32, u32)) -> Self {
+        Self {
+            at,
+            left: MOST_PERIODS - 1,
+        }
+    }
+
+    /// Takes note that a time-out has run out, with the stream at `at`. Returns whether another one
+    /// begins.
+    pub(crate) fn goes_on(&mut self, at: (u32, u32)) -> bool {
+        let has_moved = self.at != at;
+        self.at = at;
+        match self.left.checked_sub(1) {
+            Some(left) if has_moved => {
+                self.left = left;
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -17,6 +17,7 @@
 
 use super::{
     poller::Poller,
+    sending::CLOSE_TIMEOUT_MS,
     shared::{
         Shared,
         Wakes, //
@@ -229,6 +230,11 @@ impl Qp {
                 if let Some(conn) = &mut inner.conn {
                     if conn.sending.fin.expired(&conn.stream.sock) {
                         return self.restart_timer(inner);
+                    }
+                    let may_go_on =
+                        matches!(self.shared.state(), QpState::Draining | QpState::Closing);
+                    if may_go_on && conn.sending.still_moves(&conn.stream.sock) {
+                        return self.start_timer(CLOSE_TIMEOUT_MS);
                     }
                 }
                 if self.shared.state() == QpState::Draining {

@@ -50,6 +50,7 @@ use crate::{
         },
         fin::{
             self,
+            Movement,
             Step,
             FIN_WAIT_MS, //
         },
@@ -120,6 +121,8 @@ pub(super) struct Sending {
     batch: TxBatch,
     source: Source,
     pub(super) fin: Fin,
+    /// How far the stream was when the time-out of its end was last started.
+    movement: Movement,
 }
 
 impl Sending {
@@ -129,7 +132,19 @@ impl Sending {
             batch: batch(id)?,
             source: Source::new(id.cap.max_send_sge, id.cap.max_inline_data)?,
             fin: Fin::default(),
+            movement: Movement::default(),
         })
+    }
+
+    /// Takes note that a time-out of the end begins ([`CLOSE_TIMEOUT_MS`]).
+    pub(super) fn begin_end(&mut self, sock: &TcpSocket) {
+        self.movement = Movement::begin(place(sock));
+    }
+
+    /// Takes note that a time-out of the end has run out. Returns whether the stream has moved since
+    /// it began, and is given another one.
+    pub(super) fn still_moves(&mut self, sock: &TcpSocket) -> bool {
+        self.movement.goes_on(place(sock))
     }
 
     /// Returns how many octets of FPDUs wait for room in the socket.
@@ -543,7 +558,14 @@ impl Piece<TcpTransport<'_>> for PageSlice<'_> {
     }
 }
 
-/// How long Draining, Closing and Terminate may last each, in milliseconds (V-ST-18, V-ST-35).
+/// Returns what the peer has acknowledged, and what has come from it.
+fn place(sock: &TcpSocket) -> (u32, u32) {
+    let numbers = sock.numbers();
+    (numbers.snd_una, numbers.rcv_nxt)
+}
+
+/// How long Draining, Closing and Terminate may last each, in milliseconds, the first two as often
+/// as [`Movement`] says (V-ST-18, V-ST-35).
 pub(super) const CLOSE_TIMEOUT_MS: u32 = 5_000;
 
 /// This side's FIN.

@@ -510,6 +510,9 @@ impl Qp {
             }
         }
         if effects.start_timer {
+            if let Some(conn) = &mut inner.conn {
+                conn.sending.begin_end(&conn.stream.sock);
+            }
             self.start_timer(CLOSE_TIMEOUT_MS);
             inner.left.remove(QpNote::Timeout);
         }

@@ -76,6 +76,21 @@ pub fn add(list: &mut List) {
             c.expect_wc("s", posted - 1, 0)?;
             c.expect_async(event::NONE)
         });
+    list.rows("V-ST-10 V-ST-35")
+        .says("SQD, and a peer that takes a little at a time: all goes out, then FIN")
+        .is(Kind::Long)
+        .runs(|w| {
+            let (mut c, posted) = held_up(w)?;
+            disconnect(w, &c)?;
+            // About 12 seconds for each two Writes.
+            c.tcp.read_slowly(2048, 180);
+            for n in 0..posted {
+                long_write(&mut c, LEN).map_err(|e| format!("Write {n}: {e}"))?;
+            }
+            c.tcp.expect_end(End::Fin)?;
+            c.expect_wc("s", posted - 1, 0)?;
+            c.expect_async(event::NONE)
+        });
     list.rows("V-ST-10 L-CORE-3 V-ST-28")
         .says("SQD, then ERR: flushed at once, and what completed arrives (T-34)")
         .runs(|w| {

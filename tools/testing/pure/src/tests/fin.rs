@@ -2,7 +2,7 @@
 
 //! This side's FIN, and how long it waits.
 
-use crate::proto::fin::{Fin, Step, FIN_RETRIES};
+use crate::proto::fin::{Fin, Movement, Step, FIN_RETRIES, MOST_PERIODS};
 
 /// What is to be done to send it.
 const fn send(has_waited: bool, anyway: bool) -> Option<Step> {
@@ -75,4 +75,26 @@ fn refused() {
         assert_eq!(later, Fin::Sent);
         assert_eq!(fin.expired(), send(true, left == 0));
     }
+}
+
+/// A stream that stands still is given no further time-out, whichever side stands still.
+#[test]
+fn stands_still() {
+    assert!(!Movement::begin((7, 9)).goes_on((7, 9)));
+    for moved in [(8, 9), (7, 10), (6, 9), (0, 0)] {
+        let mut movement = Movement::begin((7, 9));
+        assert!(movement.goes_on(moved));
+        assert!(!movement.goes_on(moved));
+    }
+}
+
+/// One that moves for ever is given up at last, also where the numbers wrap.
+#[test]
+fn moves_for_ever() {
+    let mut movement = Movement::begin((u32::MAX, 0));
+    for n in 1..u32::from(MOST_PERIODS) {
+        assert!(movement.goes_on((n.wrapping_sub(1), 0)), "{n}");
+    }
+    assert!(!movement.goes_on((77, 0)));
+    assert!(!movement.goes_on((78, 0)));
 }
