@@ -65,9 +65,15 @@ pub(super) fn config(dev: &Device) -> Config {
 /// Returns the depths that a consumer asks for, limited to the device's (T-29, T-30).
 pub(super) fn depths(param: &ConnParam<'_>) -> Depths {
     let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+    let ord = field(param.ord);
     Depths {
         ird: field(param.ird),
-        ord: field(param.ord),
+        // The peer tells by a Read what it has placed.
+        ord: if params::wait_placed() {
+            ord.max(1)
+        } else {
+            ord
+        },
     }
     .capped(CAP)
 }

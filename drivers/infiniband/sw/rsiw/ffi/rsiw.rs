@@ -44,6 +44,10 @@ pub(crate) mod params {
         /// connections.
         fn rnr_wait_ms() -> u32 = rsiw_rnr_wait_ms;
 
+        /// Whether Sends and Writes complete when the peer has placed them, instead of when TCP has
+        /// them. For new connections.
+        fn wait_placed() -> bool = rsiw_wait_placed;
+
         /// Whether connections have TLS below MPA: no (0), with a key that both ends have (1), with
         /// certificates (2). For new devices, as are the next two.
         fn tls() -> u32 = rsiw_tls;

@@ -19,6 +19,7 @@ pub(crate) mod gids;
 pub(crate) mod message;
 pub(crate) mod negotiate;
 pub(crate) mod notes;
+pub(crate) mod placement;
 pub(crate) mod reads;
 pub(crate) mod receiver;
 pub(crate) mod request;

@@ -10,9 +10,9 @@
 
 use super::ring::{
     Full,
-    Ring, //
+    Ring,
+    Token, //
 };
-use super::sends::Token;
 use crate::wire::atomic::AtomicRequest;
 use crate::wire::ddp::{
     Msn,
@@ -32,6 +32,8 @@ pub(crate) struct OutboundRead {
     /// The request's record in `proto::sends`. The ready-to-receive message of connection set-up
     /// (RFC 6581 section 9.2) has none.
     pub(crate) token: Option<Token>,
+    /// The youngest request that the peer has placed when it answers (`proto::placement`).
+    pub(crate) places: Option<Token>,
     /// An Atomic Operation, which is answered by an Atomic Response.
     pub(crate) is_atomic: bool,
     /// Invalidate the sink STag when the Read completes.
@@ -117,6 +119,11 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         self.ring.len()
     }
 
+    /// Returns entry `n`, counted from the oldest one.
+    pub(crate) fn get(&self, n: usize) -> Option<&OutboundRead> {
+        self.ring.get(n)
+    }
+
     /// Records a request; call before it can reach the peer. Returns [`Full`] if the driver let
     /// more start than there is room for.
     pub(crate) fn push(&mut self, entry: OutboundRead) -> Result<(), Full> {
@@ -143,7 +150,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
 
     fn has_atomics(&self) -> bool {
         // Bound: ORD.
-        let mut all = (0..self.ring.len()).filter_map(|n| self.ring.get(n));
+        let mut all = (0..self.ring.len()).filter_map(|n| self.get(n));
         all.any(|entry| entry.is_atomic)
     }
 

@@ -681,9 +681,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     fn read_done(&mut self) -> Step {
-        let responding = self.responding.take();
+        self.responding = None;
         self.finish();
-        Step::ReadDone(responding.and_then(|responding| responding.read.token))
+        Step::ReadDone
     }
 
     /// Marks the FPDU at hand as used. Tests count its calls.

@@ -16,6 +16,23 @@ use core::ops::DerefMut;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
+/// The name of an entry until it is taken out: how many were put in before it. Wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) u32);
+
+impl Token {
+    /// Returns whether this entry was put in before `other`. Fewer are in a ring than half of all
+    /// numbers.
+    pub(crate) const fn is_before(self, other: Self) -> bool {
+        let ahead = other.0.wrapping_sub(self.0);
+        ahead != 0 && ahead <= u32::MAX / 2
+    }
+
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
 /// First in, first out, over a `KVec`, a `Vec` or a `&mut [T]`, whose length is the capacity.
 #[derive(Debug)]
 pub(crate) struct Ring<S> {

@@ -45,7 +45,11 @@ use super::{
         MAX_HEADER,
         MAX_TERMINATE, //
     },
-    sends::Token,
+    placement::Unasked,
+    sends::{
+        Sends,
+        Token, //
+    },
     setup::Params,
     state::QpState,
     transport::{
@@ -144,6 +148,9 @@ pub(crate) struct Sender {
     pub(crate) has_spoken: bool,
     /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
     refused: Option<Refused>,
+    /// Requests complete when the peer has placed them.
+    awaits_placement: bool,
+    unasked: Unasked,
     /// What was sent since the caller last took it.
     pub(crate) tally: Tally,
     /// The calls of TCP in that time.
@@ -406,9 +413,17 @@ impl Sender {
             has_terminated: false,
             has_spoken: false,
             refused: None,
+            awaits_placement: false,
+            unasked: Unasked::NOTHING,
             tally: Tally::new(),
             batches: 0,
         }
+    }
+
+    /// Has requests complete when the peer has placed them (`proto::placement`). Whoever calls this
+    /// tells [`Sends`], too.
+    pub(crate) fn await_placement(&mut self) {
+        self.awaits_placement = true;
     }
 
     /// Returns whether a message is on its way, apart from what is in the batch.
@@ -624,11 +639,19 @@ impl Sender {
             current.message = self.messages.message(kind, 0);
             return Ok(());
         }
-        let origin = current.origin;
+        let (origin, octets) = (current.origin, current.message.sent());
         self.current = None;
         // The next message mostly lies in the same memory.
         self.framer.is_open = false;
         self.end_message(env, &origin)?;
+        if let (true, Origin::Request(token)) = (self.awaits_placement, origin) {
+            if transport.is_direct() {
+                env.with_sends(|sends: &mut Sends<_, _>| sends.placed(token));
+                self.unasked = Unasked::NOTHING;
+            } else {
+                self.unasked.add(token, octets);
+            }
+        }
         Ok(())
     }
 
@@ -652,6 +675,7 @@ impl Sender {
     }
 
     /// Makes what is to be sent next the current message, if it may start.
+    #[inline(always)]
     fn next_message<T, E>(&mut self, env: &mut E, transport: &T) -> Result<(), Stop>
     where
         T: Transport,
@@ -661,6 +685,24 @@ impl Sender {
             self.current = Some(self.ready_to_receive(env, rtr)?);
             return Ok(());
         }
+        if self.unasked.is_due() && self.ask_placement(env, false)? {
+            return Ok(());
+        }
+        match self.next_in_turn(env, transport) {
+            Err(stop @ (Stop::Empty | Stop::For(_))) => match self.ask_placement(env, true)? {
+                true => Ok(()),
+                false => Err(stop),
+            },
+            other => other,
+        }
+    }
+
+    /// Makes a request or a response the current message, if one may start.
+    fn next_in_turn<T, E>(&mut self, env: &mut E, transport: &T) -> Result<(), Stop>
+    where
+        T: Transport,
+        E: Env<T>,
+    {
         let sq_first = self.sq_turn;
         self.sq_turn = !sq_first;
         if !sq_first {

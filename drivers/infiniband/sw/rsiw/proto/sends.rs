@@ -17,10 +17,12 @@ use super::drain::{
     Waker, //
 };
 use super::failure::Fault;
+use super::placement::Placed;
 use super::reads::{
     OutboundRead,
     OutboundReads, //
 };
+pub(crate) use super::ring::Token;
 use super::ring::{
     Full,
     GrowingRing, //
@@ -127,6 +129,54 @@ where
         self.order.push(work)
     }
 
+    /// Records a request that begins, and that the peer has to place: see [`Order::push_message`].
+    pub(crate) fn push_message(&mut self, work: W) -> Result<Token, Full> {
+        self.order.push_message(work)
+    }
+
+    /// Has requests that begin from now on wait until the peer has placed them, or not. For a new
+    /// connection: no request is under way.
+    pub(crate) fn await_placement(&mut self, is_awaited: bool) {
+        self.order.await_placement(is_awaited);
+    }
+
+    /// Takes note that the peer has placed all requests up to this one.
+    pub(crate) fn placed(&mut self, token: Token) {
+        self.order.placed.extend(token);
+    }
+
+    /// Records a Read of the sender's own, whose response tells that the peer has placed all up to
+    /// `token`. Returns whether it is to be sent: not if that is known, or if a Read under way will
+    /// tell. Fails with [`Full`] as long as no such Read may begin.
+    pub(crate) fn ask(&mut self, token: Token, read: OutboundRead) -> Result<bool, Full> {
+        let youngest = self.outbound.outstanding().checked_sub(1);
+        let youngest = youngest.and_then(|n| self.outbound.get(n)?.places);
+        let is_told = youngest.is_some_and(|youngest| !youngest.is_before(token));
+        if self.order.placed.has(token) || is_told {
+            return Ok(false);
+        }
+        // One Read is possible at least, also if the consumer has set its ORD to zero since.
+        let has_room = self.outbound.outstanding() < self.ord.max(1);
+        if self.order.placed.is_asked || !has_room {
+            return Err(Full);
+        }
+        let places = Some(token);
+        self.outbound.push(OutboundRead { places, ..read })?;
+        self.order.placed.is_asked = true;
+        Ok(true)
+    }
+
+    /// Ends the oldest Read, as its response is placed. Returns what the driver knows of the
+    /// request, if it is one's.
+    pub(crate) fn answered(&mut self) -> Option<W> {
+        let OutboundRead { token, places, .. } = self.outbound.pop()?;
+        if let Some(youngest) = places {
+            self.order.placed.extend(youngest);
+            self.order.placed.is_asked &= token.is_some();
+        }
+        self.done(token?)
+    }
+
     /// Takes the youngest request out again: see [`Order::take_back`].
     pub(crate) fn take_back(&mut self, token: Token) -> bool {
         self.order.take_back(token)
@@ -194,16 +244,14 @@ pub(crate) enum Status<E> {
     Flushed,
 }
 
-/// The name of a record until it is popped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Token(pub(crate) u32);
-
 /// The record of a request that was taken from the SQ. `W` is what the driver needs to know
 /// at completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<W, E> {
     work: W,
     status: Option<Status<E>>,
+    /// It ends well only once the peer has placed it.
+    is_placed: bool,
 }
 
 impl<W: Default, E> Default for Record<W, E> {
@@ -211,6 +259,7 @@ impl<W: Default, E> Default for Record<W, E> {
         Record {
             work: W::default(),
             status: None,
+            is_placed: false,
         }
     }
 }
@@ -223,6 +272,7 @@ pub(crate) struct Order<S> {
     base: Wrapping<u32>,
     /// A request or a receive of the QP has failed.
     failed: bool,
+    placed: Placed,
 }
 
 impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
@@ -231,6 +281,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
             ring: GrowingRing::new(slots),
             base: Wrapping(0),
             failed: false,
+            placed: Placed::new(false, Token(0)),
         }
     }
 
@@ -248,18 +299,47 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
 
     /// Records a request that begins, or returns [`Full`] and changes nothing.
     pub(crate) fn push(&mut self, work: W) -> Result<Token, Full> {
+        self.add(work, false)
+    }
+
+    /// As [`Order::push`], for a request that the peer has to place. If that is awaited, the request
+    /// does not complete before.
+    pub(crate) fn push_message(&mut self, work: W) -> Result<Token, Full> {
+        self.add(work, self.placed.is_awaited)
+    }
+
+    fn add(&mut self, work: W, is_placed: bool) -> Result<Token, Full> {
+        let token = self.next();
+        self.ring.push(Record {
+            work,
+            status: None,
+            is_placed,
+        })?;
+        Ok(token)
+    }
+
+    /// Returns the token of the next request that begins.
+    fn next(&self) -> Token {
         // CAST: the depth of a queue is far below 2^32.
-        let token = self.base + Wrapping(self.ring.len() as u32);
-        self.ring.push(Record { work, status: None })?;
-        Ok(Token(token.0))
+        Token((self.base + Wrapping(self.ring.len() as u32)).0)
+    }
+
+    fn await_placement(&mut self, is_awaited: bool) {
+        self.placed = Placed::new(is_awaited, self.next());
+    }
+
+    /// Returns how the oldest request has ended, if it has.
+    fn ended(&self, record: &Record<W, E>) -> Option<Status<E>> {
+        match record.status? {
+            Status::Success if record.is_placed && !self.placed.has(Token(self.base.0)) => None,
+            status => Some(status),
+        }
     }
 
     /// Takes the youngest work request out, if that is `token`: it has not begun after all. Returns
     /// whether it was.
     pub(crate) fn take_back(&mut self, token: Token) -> bool {
-        // CAST: the depth of a queue is far below 2^32.
-        let next = self.base + Wrapping(self.ring.len() as u32);
-        let is_youngest = !self.ring.is_empty() && Wrapping(token.0) + Wrapping(1) == next;
+        let is_youngest = !self.ring.is_empty() && token.next() == self.next();
         if is_youngest {
             self.ring.drop_youngest();
         }
@@ -315,7 +395,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
 
     /// Takes the oldest request out if it has ended.
     pub(crate) fn pop(&mut self) -> Option<(W, Status<E>)> {
-        let status = self.ring.front()?.status?;
+        let status = self.ended(self.ring.front()?)?;
         let record = self.ring.pop()?;
         self.base += 1;
         Some((record.work, status))
@@ -324,13 +404,15 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     /// Takes the oldest request out, as flushed if it has not ended (T-34).
     pub(crate) fn flush(&mut self) -> Option<(W, Status<E>)> {
         let record = self.ring.pop()?;
+        let status = self.ended(&record);
         self.base += 1;
-        Some((record.work, record.status.unwrap_or(Status::Flushed)))
+        Some((record.work, status.unwrap_or(Status::Flushed)))
     }
 
     /// Drops all records, for another connection of the same QP (T-35).
     pub(crate) fn reset(&mut self) {
         self.ring.clear();
         self.failed = false;
+        self.await_placement(false);
     }
 }

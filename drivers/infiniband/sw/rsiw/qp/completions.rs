@@ -157,15 +157,12 @@ impl Shared {
         });
     }
 
-    /// Records that the response of the oldest Read is placed; `token` is `None` if that is no
-    /// request's. Returns whether transmission waited for this.
-    pub(super) fn read_done(&self, token: Option<Token>) -> bool {
+    /// Records that the response of the oldest Read is placed. Returns whether transmission waited
+    /// for this.
+    pub(super) fn read_done(&self) -> bool {
         let ((), resumes) = self.with_sends(|sq| {
-            sq.outbound.pop();
-            if let Some(token) = token {
-                let work = sq.done(token);
-                sq.silent |= work.is_some_and(|work| !work.signalled);
-            }
+            let work = sq.answered();
+            sq.silent |= work.is_some_and(|work| !work.signalled);
         });
         resumes
     }

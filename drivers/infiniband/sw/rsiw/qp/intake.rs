@@ -60,7 +60,6 @@ use crate::{
             Reason, //
         },
         segment::Rights,
-        sends::Token,
         setup::Params,
         state::{
             Arrival,
@@ -220,7 +219,7 @@ impl<'a> Intake<'a> {
                 let read = shared.sq.lock().outbound.answered(asked);
                 receiver.responds(read?);
             }
-            Step::ReadDone(token) => shared.end_read(wakes, token),
+            Step::ReadDone => shared.end_read(wakes),
             Step::Invalidate(what) => {
                 self.cached.close();
                 *invalidated = Some(shared.invalidate_for(what)?);
@@ -352,8 +351,8 @@ impl Conditions for Shared {
 
 impl Shared {
     /// Records that our oldest Read is done, and has those go on who wait for that.
-    fn end_read(&self, wakes: &Arc<dyn Wakes>, token: Option<Token>) {
-        let resumes = self.read_done(token);
+    fn end_read(&self, wakes: &Arc<dyn Wakes>) {
+        let resumes = self.read_done();
         // Whoever makes the state Draining looks at the Reads afterwards.
         if self.state() == QpState::Draining {
             // The FIN may be due. A process that disconnects does not poll.

@@ -126,9 +126,20 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(id: &QpIdentity, params: &Params, emss: u32) -> Result<Self> {
+    /// For a new connection. With `awaits_placement`, requests complete when the peer has placed
+    /// them.
+    pub(super) fn new(
+        id: &QpIdentity,
+        params: &Params,
+        emss: u32,
+        awaits_placement: bool,
+    ) -> Result<Self> {
+        let mut sender = Sender::new(params, emss);
+        if awaits_placement {
+            sender.await_placement();
+        }
         Ok(Self {
-            sender: Sender::new(params, emss),
+            sender,
             batch: batch(id)?,
             source: Source::new(id.cap.max_send_sge, id.cap.max_inline_data)?,
             fin: Fin::default(),

@@ -34,6 +34,7 @@ use crate::{
             IbQpState,
             QpModify, //
         },
+        rsiw::params,
         task::Process,
         time::hrtimer::ShortTimer, //
     },
@@ -123,7 +124,14 @@ impl Qp {
             GFP_KERNEL_ACCOUNT,
         )?;
         let shared = &self.shared;
-        let sending = Sending::new(&shared.id, params, sock.mss())?;
+        let awaits_placement = params::wait_placed();
+        if awaits_placement && params.ord == 0 {
+            shared
+                .id
+                .log_peer(fmt!("wait_placed: the peer takes no Reads"));
+            return Err(EOPNOTSUPP);
+        }
+        let sending = Sending::new(&shared.id, params, sock.mss(), awaits_placement)?;
         let stream = Stream::new(self.clone(), sock, params)?;
         let prepared = Prepared::new(&self.peers, &stream);
 
@@ -139,6 +147,7 @@ impl Qp {
         let old_outbound = {
             let mut sq = shared.sq.lock();
             sq.ord = params.ord.into();
+            sq.await_placement(awaits_placement);
             core::mem::replace(&mut sq.outbound, OutboundReads::new(outbound))
         };
         shared.forget_connection();

@@ -19,7 +19,7 @@ use crate::wire::terminate::TermError;
 /// sent is always good; each request ends once, in order; what can be sent is.
 pub fn sender(data: &[u8]) {
     let mut input = Input(data);
-    let how = input.below(32);
+    let how = input.below(64);
     let mut agreed = params(u16::from(how & 3 != 0).saturating_mul(2));
     agreed.crc = how & 4 != 0;
     agreed.send_markers = how & 8 != 0;
@@ -30,6 +30,9 @@ pub fn sender(data: &[u8]) {
         _ => None,
     };
     let mut sending = Sending::new(&agreed, segment_size(&mut input), 6);
+    if how & 32 != 0 && agreed.ord > 0 {
+        sending.await_placement();
+    }
     while !input.0.is_empty() {
         match input.below(20) {
             0..=7 => sending.post(posted(&mut input)),

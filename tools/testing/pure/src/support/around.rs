@@ -306,7 +306,7 @@ impl Around {
                 self.tell(Did::Terminated(code, read));
                 self.over = true;
             }
-            Step::ReadDone(token) => self.read_done(token),
+            Step::ReadDone => self.read_done(),
             step => panic!("{step:?} is not told"),
         }
     }
@@ -432,14 +432,15 @@ impl Around {
         Ok(())
     }
 
-    fn read_done(&mut self, token: Option<Token>) {
+    fn read_done(&mut self) {
         self.end_invalidation();
-        let entry = self.outbound().pop().expect("its response came");
-        assert_eq!(entry.token, token);
-        self.tell(Did::ReadDone(token));
-        // Requests that are imagined are not under way.
-        if let (false, Some(token)) = (self.queue.memory.is_imagined(), token) {
-            self.queue.done(&[token]);
+        let entry = *self.outbound().get(0).expect("its response came");
+        self.tell(Did::ReadDone(entry.token));
+        if self.queue.memory.is_imagined() {
+            // Requests that are imagined are not under way.
+            let _ = self.outbound().pop();
+        } else {
+            self.queue.answered();
         }
     }
 

@@ -162,6 +162,8 @@ pub(crate) struct Peer {
     pipe: Tcp,
     /// Budgets.
     pub(crate) tuning: Tuning,
+    /// Its requests complete when the other side has placed them.
+    pub(crate) awaits_placement: bool,
     pub(crate) reset: bool,
     pub(crate) established: bool,
     pub(crate) sent_terminate: Option<TermError>,
@@ -194,6 +196,7 @@ impl Peer {
             world,
             pipe,
             tuning: Tuning::default(),
+            awaits_placement: false,
             reset: false,
             established: false,
             sent_terminate: None,
@@ -417,7 +420,12 @@ impl Peer {
         self.role = Role::Done;
         self.params = Some(params);
         self.listen(&params);
-        self.sender = Some(Sender::new(&params, self.pipe.segment));
+        let mut sender = Sender::new(&params, self.pipe.segment);
+        if self.awaits_placement {
+            sender.await_placement();
+            self.world.queue.awaits_placement = true;
+        }
+        self.sender = Some(sender);
         self.established = !(params.wait_for_fpdu && params.peer_to_peer);
         self.world.queue.connect(&params);
         self.apply(QpEvent::Connected);

@@ -95,6 +95,8 @@ pub(crate) struct Queue {
     pub(super) sends: RefCell<UnderWay>,
     pub(super) inbound: RefCell<InboundReads<Vec<Inbound>>>,
     pub(crate) heard: bool,
+    /// Requests complete when the peer has placed them.
+    pub(crate) awaits_placement: bool,
     pub(crate) faults: Faults,
     pub(crate) memory: Memory,
     /// The message whose memory is open.
@@ -120,6 +122,7 @@ impl Queue {
             sends: RefCell::new(Sends::new(records, Vec::new())),
             inbound: RefCell::new(InboundReads::new(Vec::new())),
             heard: false,
+            awaits_placement: false,
             faults: Faults::default(),
             memory,
             open: None,
@@ -137,6 +140,7 @@ impl Queue {
         sends.ord = params.ord.into();
         let slots = params.outbound_slots().into();
         sends.outbound = OutboundReads::new(vec![OutboundRead::default(); slots]);
+        sends.await_placement(self.awaits_placement);
         let inbound = vec![Inbound::default(); params.ird.into()];
         self.inbound = RefCell::new(InboundReads::new(inbound));
     }
@@ -176,6 +180,12 @@ impl Queue {
         self.sends.borrow().is_stalled()
     }
 
+    /// Has no Read of ours begin any more.
+    #[cfg(test)]
+    pub(crate) fn forbid_reads(&mut self) {
+        self.sends.get_mut().ord = 0;
+    }
+
     /// Leaves no room for Reads of ours.
     #[cfg(test)]
     pub(crate) fn no_reads(&mut self) {
@@ -185,6 +195,12 @@ impl Queue {
     fn completed(&mut self, id: u64, status: Status<Fault>) {
         self.completions.push((id, status));
         self.tell(Did::Completed(id, status));
+    }
+
+    /// The response of our oldest Read is placed.
+    pub(super) fn answered(&mut self) {
+        let _ = self.sends.get_mut().answered();
+        self.complete();
     }
 
     /// Completes what is due, in one hold of the lock.

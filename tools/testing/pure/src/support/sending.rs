@@ -86,6 +86,13 @@ impl Sending {
         }
     }
 
+    /// Has requests complete when the peer has placed them.
+    pub(crate) fn await_placement(&mut self) {
+        self.sender.await_placement();
+        self.queue.awaits_placement = true;
+        self.queue.sends.get_mut().await_placement(true);
+    }
+
     /// Posts a request; they are numbered from zero on.
     pub(crate) fn post(&mut self, posted: Posted) {
         let octets = Octets::Offsets(posted.len);
@@ -121,13 +128,9 @@ impl Sending {
     /// Changes what an answer to our oldest Read changes, if there is one. Returns whether there is.
     fn end_read(&mut self) -> bool {
         let sends = self.queue.sends.get_mut();
-        let Some(entry) = sends.outbound.pop() else {
-            return false;
-        };
-        if let Some(token) = entry.token {
-            sends.done(token);
-        }
-        true
+        let is_there = sends.outbound.outstanding() > 0;
+        let _ = sends.answered();
+        is_there
     }
 
     /// As [`Sending::answer`], as the driver does it: in some holds of the lock, in front of each of

@@ -83,6 +83,11 @@ __MODULE_PARM_TYPE(rnr_wait_ms, "uint");
 MODULE_PARM_DESC(rnr_wait_ms,
 		 "Milliseconds that a message waits for a receive before it ends its connection, up to 60000 (default: 0)");
 
+bool rsiw_wait_placed;
+module_param_named(wait_placed, rsiw_wait_placed, bool, 0644);
+MODULE_PARM_DESC(wait_placed,
+		 "Complete Sends and Writes of new connections when the peer has placed them (default: N)");
+
 unsigned int rsiw_tls;
 int rsiw_tls_keyring;
 int rsiw_tls_key;

@@ -93,9 +93,8 @@ pub(crate) enum Step {
     ///
     /// [`Receiver::responds`]: super::Receiver::responds
     Response(ResponseTo),
-    /// The response of our oldest Read or Atomic Operation is placed; the token is `None` for the
-    /// Read that is a ready-to-receive message.
-    ReadDone(Option<Token>),
+    /// The response of our oldest Read or Atomic Operation is placed.
+    ReadDone,
     /// Invalidate an STag (T-7, T-21).
     Invalidate(Invalidation),
     /// Tell [`Receiver::set_quiet`] whether nobody uses the memory of the region that was

@@ -46,6 +46,7 @@ use crate::{
             TooMany,
             MAX_HEADER, //
         },
+        placement::Unasked,
         reads::{
             Inbound,
             InboundRead,
@@ -58,6 +59,7 @@ use crate::{
             Request,
             Sink, //
         },
+        ring::Full,
         sends::{
             Record,
             Sends,
@@ -257,13 +259,18 @@ where
         return Ok(Err(fault));
     }
     let no_room = |_| Failure::from(TermError::LocalCatastrophic);
-    let token = sends.push(request.work).map_err(no_room)?;
+    let token = match operation {
+        Operation::Send { .. } | Operation::Write { .. } => sends.push_message(request.work),
+        _ => sends.push(request.work),
+    };
+    let token = token.map_err(no_room)?;
     if let Some(Ok((sink_stag, sink_to))) = sink {
         let entry = OutboundRead {
             sink_stag,
             sink_to,
             len: request.len,
             token: Some(token),
+            places: Some(token),
             is_atomic: matches!(operation, Operation::Atomic { .. }),
             invalidate: matches!(
                 operation,
@@ -324,6 +331,47 @@ impl Sender {
             then: None,
             origin: Origin::Bare,
         })
+    }
+
+    /// Makes the Read the current message that asks whether the peer has placed what it was sent, if
+    /// there is anything to ask. Returns whether there is. If the Read may not begin yet, the sender
+    /// waits for that with `waits`; else it asks later.
+    pub(super) fn ask_placement<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &E,
+        waits: bool,
+    ) -> Result<bool, Marked> {
+        let Some(token) = self.unasked.youngest() else {
+            return Ok(false);
+        };
+        let read = OutboundRead {
+            sink_stag: NO_SINK,
+            ..OutboundRead::default()
+        };
+        let asked = env.with_sends(|sends| match sends.ask(token, read) {
+            Ok(is_asked) => Ok(Some(is_asked)),
+            Err(Full) if waits => Err(sends.stall()),
+            Err(Full) => Ok(None),
+        })?;
+        let Some(is_asked) = asked else {
+            return Ok(false);
+        };
+        self.unasked = Unasked::NOTHING;
+        if is_asked {
+            let request = ReadRequest {
+                sink_stag: NO_SINK,
+                sink_to: TaggedOffset(0),
+                len: 0,
+                source_stag: NO_SINK,
+                source_to: TaggedOffset(0),
+            };
+            self.current = Some(Current {
+                message: self.messages.message(Kind::ReadRequest(request), 0),
+                then: None,
+                origin: Origin::Bare,
+            });
+        }
+        Ok(is_asked)
     }
 
     /// Makes the answer to the peer's oldest request the current message, if there is one. Returns

@@ -6,6 +6,7 @@ mod atomic;
 mod batches;
 mod direct;
 mod failures;
+mod placement;
 mod requests;
 mod short;
 mod wakers;

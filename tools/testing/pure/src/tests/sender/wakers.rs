@@ -110,6 +110,27 @@ fn cases() -> Vec<Case> {
         reads.post(posted);
         cases.push(case(what, reads, Waker::Read, read_is_done, all_begun));
     }
+    // The Read of the consumer takes the only place for the sender's own.
+    let mut asks = Sending::new(&params(1), EMSS, 32);
+    asks.await_placement();
+    asks.post(read(10, false));
+    asks.post(write(10));
+    let is_asked = |sending: &Sending| messages(sending).len() == 3;
+    cases.push(case("a Read", asks, Waker::Read, read_is_done, is_asked));
+    // One is under way for an earlier Write.
+    let mut again = Sending::new(&params(4), EMSS, 32);
+    again.await_placement();
+    again.post(write(10));
+    again.run();
+    again.post(write(10));
+    let is_asked = |sending: &Sending| messages(sending).len() == 4;
+    cases.push(case(
+        "placement",
+        again,
+        Waker::Read,
+        read_is_done,
+        is_asked,
+    ));
     cases
 }
 

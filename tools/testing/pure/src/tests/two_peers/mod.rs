@@ -80,6 +80,8 @@ pub(super) struct Expect {
     pub(super) target: Vec<u8>,
     pub(super) sink: Vec<u8>,
     pub(super) words: [u64; 8],
+    /// Which requests of it the other side takes a receive for.
+    pub(super) messages: Vec<u64>,
 }
 
 pub(super) fn verify(peer: &Peer, want: &Expect, what: &str) {

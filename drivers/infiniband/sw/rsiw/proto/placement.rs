@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Placement: requests that complete when the peer has placed them.
+//!
+//! A Send or a Write of iWARP completes when its memory is free again: once TCP has it. Programs
+//! that were written for InfiniBand take a completion for more. They tell others, by another way
+//! than the stream, that the data is there.
+//!
+//! On a connection that is to serve them, the sender puts a Read of no octets behind a run of
+//! requests. The peer answers it when it has placed what stands in front of it (RFC 5040 section
+//! 5.5; RFC 5041 section 5.3), and all of that completes with the response. One such Read is under
+//! way at a time: what is sent meanwhile shares the next. A Read of the consumer tells as much, and
+//! what the other end on this host has taken without TCP is placed.
+//!
+//! The records of Sends and Writes have two conditions then: that TCP has them, and that a response
+//! has told of them or of one behind them. Both are looked at where the oldest request completes
+//! (`proto::sends`), so that no list is walked through when a response comes.
+//!
+//! Context: any, under the lock of what these belong to.
+#![forbid(unsafe_code)]
+
+use super::ring::Token;
+use core::num::Saturating;
+
+/// How far the peer has placed what was sent. Under the lock of the requests under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Placed {
+    /// Whether requests wait for the peer.
+    pub(super) is_awaited: bool,
+    /// A Read of the sender's own is under way.
+    pub(super) is_asked: bool,
+    /// The first request that the peer is not known to have placed.
+    next: Token,
+}
+
+impl Placed {
+    /// For a new connection, of which `first` is the first request.
+    pub(super) const fn new(is_awaited: bool, first: Token) -> Self {
+        Self {
+            is_awaited,
+            is_asked: false,
+            next: first,
+        }
+    }
+
+    pub(super) fn has(&self, token: Token) -> bool {
+        token.is_before(self.next)
+    }
+
+    /// Takes note that all requests up to `token` are placed.
+    pub(super) fn extend(&mut self, token: Token) {
+        if !self.has(token) {
+            self.next = token.next();
+        }
+    }
+}
+
+/// What the sender has sent, and has not asked about. Under the lock of the sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unasked {
+    /// The youngest request that TCP, or the batch, has all of.
+    youngest: Option<Token>,
+    /// Octets since the last Read, at least.
+    octets: Saturating<u32>,
+}
+
+/// After how many octets the peer is asked although there is more to send.
+const RUN_OCTETS: u32 = 65_536;
+
+impl Unasked {
+    pub(super) const NOTHING: Self = Self {
+        youngest: None,
+        octets: Saturating(0),
+    };
+
+    /// Adds a request of so many octets.
+    pub(super) fn add(&mut self, token: Token, octets: u32) {
+        self.youngest = Some(token);
+        self.octets += octets;
+    }
+
+    /// Returns the youngest request.
+    pub(super) const fn youngest(&self) -> Option<Token> {
+        self.youngest
+    }
+
+    /// Returns whether the peer is to be asked before more is sent.
+    pub(super) const fn is_due(&self) -> bool {
+        self.youngest.is_some() && self.octets.0 >= RUN_OCTETS
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests that complete when the peer has placed them (`proto::placement`). The random traffic of
+//! two peers shows that none completes before.
+
+use super::*;
+use crate::proto::drain::{Stop, Waker};
+use crate::proto::sends::Token;
+use crate::proto::sends::{Order, Record};
+use crate::support::tcp::waits;
+
+fn placing(depth: u16) -> Sending {
+    let mut sending = Sending::new(&params(depth), EMSS, 32);
+    sending.await_placement();
+    sending
+}
+
+fn completed(sending: &Sending) -> usize {
+    let all = &sending.queue.completions;
+    assert!(all.iter().all(|c| c.1 == Status::Success), "{all:?}");
+    all.len()
+}
+
+/// Nothing completes when TCP has it; all of a run does when the peer has answered.
+#[test]
+fn completes_with_the_answer() {
+    for posted in [send(10), write(0), write(70_000)] {
+        let mut sending = placing(4);
+        for _ in 0..3 {
+            sending.post(posted);
+        }
+        sending.run();
+        assert!(messages(&sending).contains(&Opcode::ReadRequest));
+        assert_eq!(completed(&sending), 0, "{posted:?}");
+        sending.settle();
+        assert_eq!(completed(&sending), 3);
+    }
+}
+
+/// One Read is under way at a time; what is sent meanwhile shares the next.
+#[test]
+fn one_at_a_time() {
+    let mut sending = placing(4);
+    sending.post(send(10));
+    sending.run();
+    for _ in 0..3 {
+        sending.post(send(10));
+        let marked = Waker::Read.mark(|| ());
+        assert_eq!(sending.run_once(), Stop::For(marked));
+    }
+    let reads = |sending: &Sending| {
+        let all = messages(sending);
+        all.iter().filter(|m| **m == Opcode::ReadRequest).count()
+    };
+    assert_eq!((reads(&sending), completed(&sending)), (1, 0));
+    assert!(sending.answer_in_parts(|_, _| {}), "the sender waits");
+    assert_eq!(completed(&sending), 1);
+    sending.run();
+    assert_eq!((reads(&sending), completed(&sending)), (2, 1));
+    assert!(!sending.answer_in_parts(|_, _| {}), "nobody waits");
+    assert_eq!(completed(&sending), 4);
+}
+
+/// The peer is asked now and then also if there is always more to send.
+#[test]
+fn asks_while_there_is_more() {
+    let mut sending = placing(4);
+    sending.queue.is_endless = true;
+    for _ in 0..8 {
+        sending.post(write(40_000));
+    }
+    let _ = sending.run_once();
+    let sent = messages(&sending);
+    assert_eq!(
+        sent[..3],
+        [Opcode::Write, Opcode::Write, Opcode::ReadRequest]
+    );
+    assert!(sent.len() > 4 && !sent[3..].contains(&Opcode::ReadRequest));
+}
+
+/// A Read or an Atomic Operation of the consumer tells as much, and the sender asks nothing.
+#[test]
+fn reads_of_the_consumer_tell() {
+    let mut sending = placing(4);
+    sending.post(write(10));
+    sending.post(read(10, false));
+    sending.run();
+    assert_eq!(messages(&sending), [Opcode::Write, Opcode::ReadRequest]);
+    assert_eq!(completed(&sending), 0);
+    assert!(sending.answer());
+    assert_eq!(completed(&sending), 2);
+    assert!(!sending.answer(), "nothing else is asked");
+
+    // One in front of the Write does not.
+    let mut sending = placing(4);
+    sending.post(read(10, false));
+    sending.post(write(10));
+    sending.run();
+    assert!(sending.answer());
+    assert_eq!(completed(&sending), 1);
+    assert!(sending.answer());
+    assert_eq!(completed(&sending), 2);
+}
+
+/// What concerns this side only does not wait for the peer, and is not overtaken.
+#[test]
+fn local_requests_do_not_wait() {
+    let register = Posted::new(Operation::Local(Local::Register), 0);
+    let mut sending = placing(4);
+    sending.post(register);
+    sending.run();
+    assert_eq!(completed(&sending), 1);
+    assert!(sending.seen().is_empty());
+
+    sending.post(write(10));
+    sending.post(register);
+    sending.run();
+    assert_eq!(completed(&sending), 1);
+    sending.settle();
+    assert_eq!(completed(&sending), 3);
+}
+
+/// What the other end on this host has taken is placed, and nothing is asked.
+#[test]
+fn past_tcp() {
+    let mut sending = placing(4);
+    sending.tcp.direct = Some(Ok(true));
+    for posted in [send(10), write(5_000)] {
+        sending.post(posted);
+    }
+    sending.run();
+    assert_eq!(completed(&sending), 2);
+    assert!(sending.tcp.out.is_empty());
+    // What TCP has is in front of that.
+    sending.tcp.direct = Some(Ok(false));
+    sending.post(send(10));
+    sending.run();
+    assert_eq!(completed(&sending), 2);
+    sending.tcp.direct = Some(waits());
+    sending.post(send(10));
+    let _ = sending.run_once();
+    sending.tcp.direct = Some(Ok(true));
+    sending.run();
+    assert_eq!(completed(&sending), 4);
+}
+
+/// What the peer has not confirmed is flushed, as is what was not sent.
+#[test]
+fn flushed() {
+    let mut sending = placing(4);
+    sending.post(write(10));
+    sending.run();
+    assert!(sending.answer());
+    sending.post(write(10));
+    sending.run();
+    sending.post(write(10));
+    sending.queue.flush();
+    let all: Vec<_> = sending.queue.completions.iter().map(|c| c.1).collect();
+    assert_eq!(all, [Status::Success, Status::Flushed, Status::Flushed]);
+}
+
+/// Without any Read of the consumer's allowed any more, the sender may still ask.
+#[test]
+fn no_reads_allowed() {
+    let mut sending = placing(1);
+    sending.queue.forbid_reads();
+    sending.post(write(10));
+    sending.settle();
+    assert_eq!(completed(&sending), 1);
+}
+
+/// Another connection of the queue pair begins anew, where the numbers are.
+#[test]
+fn renewed() {
+    let mut order: Order<Vec<Record<u64, Fault>>> = Order::new(vec![Record::default(); 4]);
+    let none = order.push_message(1).expect("room");
+    assert_eq!(none, Token(0));
+    order.done(none);
+    assert_eq!(order.pop(), Some((1, Status::Success)), "not awaited");
+}
