@@ -46,10 +46,7 @@ use super::{
         MAX_TERMINATE, //
     },
     placement::Unasked,
-    sends::{
-        Sends,
-        Token, //
-    },
+    sends::Token,
     setup::Params,
     state::QpState,
     transport::{
@@ -421,7 +418,7 @@ impl Sender {
     }
 
     /// Has requests complete when the peer has placed them (`proto::placement`). Whoever calls this
-    /// tells [`Sends`], too.
+    /// tells [`Sends`](super::sends::Sends), too.
     pub(crate) fn await_placement(&mut self) {
         self.awaits_placement = true;
     }
@@ -639,19 +636,15 @@ impl Sender {
             current.message = self.messages.message(kind, 0);
             return Ok(());
         }
-        let (origin, octets) = (current.origin, current.message.sent());
+        let origin = current.origin;
+        if self.awaits_placement {
+            let octets = current.message.sent();
+            self.is_to_place(env, &origin, octets, transport.is_direct());
+        }
         self.current = None;
         // The next message mostly lies in the same memory.
         self.framer.is_open = false;
         self.end_message(env, &origin)?;
-        if let (true, Origin::Request(token)) = (self.awaits_placement, origin) {
-            if transport.is_direct() {
-                env.with_sends(|sends: &mut Sends<_, _>| sends.placed(token));
-                self.unasked = Unasked::NOTHING;
-            } else {
-                self.unasked.add(token, octets);
-            }
-        }
         Ok(())
     }
 
@@ -685,6 +678,19 @@ impl Sender {
             self.current = Some(self.ready_to_receive(env, rtr)?);
             return Ok(());
         }
+        if self.unasked.youngest().is_some() {
+            return self.next_or_ask(env, transport);
+        }
+        self.next_in_turn(env, transport)
+    }
+
+    /// As `next_message`, where the peer is to be asked about what was sent.
+    #[inline(never)]
+    fn next_or_ask<T, E>(&mut self, env: &mut E, transport: &T) -> Result<(), Stop>
+    where
+        T: Transport,
+        E: Env<T>,
+    {
         if self.unasked.is_due() && self.ask_placement(env, false)? {
             return Ok(());
         }
@@ -697,7 +703,25 @@ impl Sender {
         }
     }
 
+    /// Takes note of a message, all of which is in the batch or handed over, that the peer places.
+    #[inline(never)]
+    fn is_to_place<T, E>(&mut self, env: &E, origin: &Origin, octets: u32, is_direct: bool)
+    where
+        T: Transport,
+        E: Env<T>,
+    {
+        match origin {
+            Origin::Request(token) if is_direct => {
+                env.with_sends(|sends| sends.placed(*token));
+                self.unasked = Unasked::NOTHING;
+            }
+            Origin::Request(token) => self.unasked.add(*token, octets),
+            _ => {}
+        }
+    }
+
     /// Makes a request or a response the current message, if one may start.
+    #[inline(always)]
     fn next_in_turn<T, E>(&mut self, env: &mut E, transport: &T) -> Result<(), Stop>
     where
         T: Transport,
