@@ -30,6 +30,7 @@ use crate::{
     log::Author,
     proto::{
         negotiate::Depths,
+        placement::MOST_ASKED,
         setup::Config, //
     },
     qp::{
@@ -65,15 +66,14 @@ pub(super) fn config(dev: &Device) -> Config {
 /// Returns the depths that a consumer asks for, limited to the device's (T-29, T-30).
 pub(super) fn depths(param: &ConnParam<'_>) -> Depths {
     let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
-    let ord = field(param.ord);
+    // An end that is to tell what it has placed is asked by Reads.
+    let least = match params::wait_placed() {
+        true => MOST_ASKED.into(),
+        false => 0,
+    };
     Depths {
-        ird: field(param.ird),
-        // The peer tells by a Read what it has placed.
-        ord: if params::wait_placed() {
-            ord.max(1)
-        } else {
-            ord
-        },
+        ird: field(param.ird).max(least),
+        ord: field(param.ord).max(least),
     }
     .capped(CAP)
 }

@@ -147,8 +147,8 @@ where
 
     /// Records a Read of the sender's own, whose response tells that the peer has placed all up to
     /// `token`. Returns whether it is to be sent: not if that is known, or if a Read under way will
-    /// tell. Fails with [`Full`] as long as no such Read may begin.
-    pub(crate) fn ask(&mut self, token: Token, read: OutboundRead) -> Result<bool, Full> {
+    /// tell. Fails with [`Full`] as long as no Read may begin, or `most` such Reads are under way.
+    pub(crate) fn ask(&mut self, token: Token, read: OutboundRead, most: u8) -> Result<bool, Full> {
         let youngest = self.outbound.outstanding().checked_sub(1);
         let youngest = youngest.and_then(|n| self.outbound.get(n)?.places);
         let is_told = youngest.is_some_and(|youngest| !youngest.is_before(token));
@@ -156,13 +156,13 @@ where
             return Ok(false);
         }
         // One Read is possible at least, also if the consumer has set its ORD to zero since.
-        let has_room = self.outbound.outstanding() < self.ord.max(1);
-        if self.order.placed.is_asked || !has_room {
+        if self.outbound.outstanding() >= self.ord.max(1) {
             return Err(Full);
         }
+        self.order.placed.begin(most)?;
         let places = Some(token);
-        self.outbound.push(OutboundRead { places, ..read })?;
-        self.order.placed.is_asked = true;
+        let pushed = self.outbound.push(OutboundRead { places, ..read });
+        pushed.inspect_err(|Full| self.order.placed.end())?;
         Ok(true)
     }
 
@@ -172,7 +172,9 @@ where
         let OutboundRead { token, places, .. } = self.outbound.pop()?;
         if let Some(youngest) = places {
             self.order.placed.extend(youngest);
-            self.order.placed.is_asked &= token.is_some();
+            if token.is_none() {
+                self.order.placed.end();
+            }
         }
         self.done(token?)
     }

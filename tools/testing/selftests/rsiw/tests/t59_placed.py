@@ -5,6 +5,7 @@ import contextlib
 
 from rsiwtest import stats
 from rsiwtest.core import Fail, test
+from rsiwtest.tools import perftest, rping
 from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, sh
 
 # What completes before has to be on its way for longer than a look takes.
@@ -44,6 +45,23 @@ def placed(t):
             reads = since.of(loopback.server_dev).get("rx_read_requests", 0)
             if reads > t.rounds(100):
                 raise Fail("%d Reads" % reads)
+
+
+@test("placed-programs", cost=40, only_type="rsiw")
+def programs(t):
+    """Programs that end as soon as they have had the last message."""
+    with t.loaded_with("wait_placed=1", "direct=0"):
+        for path in (t.topo.wire, t.topo.loopback):
+            with t.sub("rping, %s" % path.name):
+                rping(t, path, count=50)
+            for op in ("send", "write", "read"):
+                with t.sub("ib_%s_bw, %s" % (op, path.name)):
+                    perftest(t, path, "ib_%s_bw" % op, 64, 3000)
+                    perftest(t, path, "ib_%s_bw" % op, 65536, 50, qps=4)
+                with t.sub("ib_%s_lat, %s" % (op, path.name)):
+                    perftest(t, path, "ib_%s_lat" % op, 64, 300)
+        with t.sub("in both directions"):
+            perftest(t, t.topo.wire, "ib_send_bw", 4096, 300, "-b")
 
 
 @test("placed-lossy", limit=3600, cost=600, only_type="rsiw", long=True)

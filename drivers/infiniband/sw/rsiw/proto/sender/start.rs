@@ -46,7 +46,10 @@ use crate::{
             TooMany,
             MAX_HEADER, //
         },
-        placement::Unasked,
+        placement::{
+            Unasked,
+            MOST_ASKED, //
+        },
         reads::{
             Inbound,
             InboundRead,
@@ -335,11 +338,11 @@ impl Sender {
 
     /// Makes the Read the current message that asks whether the peer has placed what it was sent, if
     /// there is anything to ask. Returns whether there is. If the Read may not begin yet, the sender
-    /// waits for that with `waits`; else it asks later.
+    /// waits for that if `ends`, as there is nothing else to send.
     pub(super) fn ask_placement<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
-        waits: bool,
+        ends: bool,
     ) -> Result<bool, Marked> {
         let Some(token) = self.unasked.youngest() else {
             return Ok(false);
@@ -348,9 +351,10 @@ impl Sender {
             sink_stag: NO_SINK,
             ..OutboundRead::default()
         };
-        let asked = env.with_sends(|sends| match sends.ask(token, read) {
+        let most = if ends { MOST_ASKED } else { 1 };
+        let asked = env.with_sends(|sends| match sends.ask(token, read, most) {
             Ok(is_asked) => Ok(Some(is_asked)),
-            Err(Full) if waits => Err(sends.stall()),
+            Err(Full) if ends => Err(sends.stall()),
             Err(Full) => Ok(None),
         })?;
         let Some(is_asked) = asked else {

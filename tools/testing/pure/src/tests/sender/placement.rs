@@ -37,10 +37,27 @@ fn completes_with_the_answer() {
     }
 }
 
-/// One Read is under way at a time; what is sent meanwhile shares the next.
+/// Each run has its Read with it, so that the peer has both.
+#[test]
+fn comes_with_the_request() {
+    let mut sending = placing(4);
+    for n in 1..=4 {
+        sending.post(send(10));
+        sending.post(write(10));
+        assert_eq!(sending.run_once(), Stop::Empty);
+        assert_eq!(messages(&sending).len(), 3 * n);
+        assert_eq!(messages(&sending).last(), Some(&Opcode::ReadRequest));
+    }
+    for n in 1..=4 {
+        assert!(!sending.answer_in_parts(|_, _| {}), "nobody waits");
+        assert_eq!(completed(&sending), 2 * n);
+    }
+}
+
+/// If no other Read may be under way, what is sent meanwhile shares the next.
 #[test]
 fn one_at_a_time() {
-    let mut sending = placing(4);
+    let mut sending = placing(1);
     sending.post(send(10));
     sending.run();
     for _ in 0..3 {
