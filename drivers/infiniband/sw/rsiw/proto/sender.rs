@@ -639,7 +639,7 @@ impl Sender {
         let origin = current.origin;
         if self.awaits_placement {
             let octets = current.message.sent();
-            self.is_to_place(env, &origin, octets, transport.is_direct());
+            self.note_unplaced(env, &origin, octets, transport.is_direct());
         }
         self.current = None;
         // The next message mostly lies in the same memory.
@@ -705,7 +705,7 @@ impl Sender {
 
     /// Takes note of a message, all of which is in the batch or handed over, that the peer places.
     #[inline(never)]
-    fn is_to_place<T, E>(&mut self, env: &E, origin: &Origin, octets: u32, is_direct: bool)
+    fn note_unplaced<T, E>(&mut self, env: &E, origin: &Origin, octets: u32, is_direct: bool)
     where
         T: Transport,
         E: Env<T>,
