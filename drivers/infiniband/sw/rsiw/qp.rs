@@ -287,6 +287,18 @@ impl Inner {
         Some(stop)
     }
 
+    /// Has requests complete of which the peer does not tell any more whether it has placed them, as
+    /// it closes. Not if TCP does not have all that was to be sent.
+    fn place_rest(&self, shared: &Shared) {
+        let busy = self
+            .conn
+            .as_ref()
+            .is_some_and(|conn| conn.sending.is_busy());
+        if !busy && self.ring.is_empty() {
+            shared.sq.lock().placed_all();
+        }
+    }
+
     /// Completes what is due. Returns whether the connection may be closed gracefully then: nothing
     /// is to be sent or answered.
     fn complete_before_close(&self, shared: &Shared) -> bool {

@@ -30,7 +30,6 @@ use crate::{
     log::Author,
     proto::{
         negotiate::Depths,
-        placement::MOST_ASKED,
         setup::Config, //
     },
     qp::{
@@ -66,11 +65,8 @@ pub(super) fn config(dev: &Device) -> Config {
 /// Returns the depths that a consumer asks for, limited to the device's (T-29, T-30).
 pub(super) fn depths(param: &ConnParam<'_>) -> Depths {
     let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
-    // An end that is to tell what it has placed is asked by Reads.
-    let least = match params::wait_placed() {
-        true => MOST_ASKED.into(),
-        false => 0,
-    };
+    // An end that is to tell what it has placed is asked by a Read.
+    let least = u16::from(params::wait_placed());
     Depths {
         ird: field(param.ird).max(least),
         ord: field(param.ord).max(least),

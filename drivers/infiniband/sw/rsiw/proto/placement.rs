@@ -8,13 +8,13 @@
 //!
 //! On a connection that is to serve them, the sender puts a Read of no octets behind a run of
 //! requests. The peer answers it when it has placed what stands in front of it (RFC 5040 section
-//! 5.5; RFC 5041 section 5.3), and all of that completes with the response. A Read of the consumer
-//! tells as much, and what the other end on this host has taken without TCP is placed.
+//! 5.5; RFC 5041 section 5.3), and all of that completes with the response. One such Read is under
+//! way at a time: what is sent meanwhile shares the next. A Read of the consumer tells as much, and
+//! what the other end on this host has taken without TCP is placed.
 //!
-//! The Read comes with the last request of a run, in the same batch. If it came later, the program of
-//! the peer could have taken that request for a reason to disconnect, and what comes behind a FIN
-//! makes a close an error (V-ST-12). Only if [`MOST_ASKED`] are under way it waits for one of these,
-//! and in a run that does not end there is one at a time.
+//! A program disconnects as soon as it has what it waited for. Then a Read may come too late to be
+//! answered. So one that comes behind the FIN of its receiver is dropped, and no error, and what a
+//! peer has not told of when it closes in good order completes as it would without all this.
 //!
 //! The records of Sends and Writes have two conditions then: that TCP has them, and that a response
 //! has told of them or of one behind them. Both are looked at where the oldest request completes
@@ -23,22 +23,16 @@
 //! Context: any, under the lock of what these belong to.
 #![forbid(unsafe_code)]
 
-use super::ring::{
-    Full,
-    Token, //
-};
+use super::ring::Token;
 use core::num::Saturating;
-
-/// How many Reads of the sender's own may be under way.
-pub(crate) const MOST_ASKED: u8 = 16;
 
 /// How far the peer has placed what was sent. Under the lock of the requests under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Placed {
     /// Whether requests wait for the peer.
     pub(super) is_awaited: bool,
-    /// How many Reads of the sender's own are under way.
-    asked: u8,
+    /// A Read of the sender's own is under way.
+    pub(super) is_asked: bool,
     /// The first request that the peer is not known to have placed.
     next: Token,
 }
@@ -48,23 +42,9 @@ impl Placed {
     pub(super) const fn new(is_awaited: bool, first: Token) -> Self {
         Self {
             is_awaited,
-            asked: 0,
+            is_asked: false,
             next: first,
         }
-    }
-
-    /// Counts a Read of the sender's own, unless `most` of them are under way.
-    pub(super) fn begin(&mut self, most: u8) -> Result<(), Full> {
-        if self.asked >= most {
-            return Err(Full);
-        }
-        self.asked = self.asked.saturating_add(1);
-        Ok(())
-    }
-
-    /// Takes note that one of these was answered.
-    pub(super) fn end(&mut self) {
-        self.asked = self.asked.saturating_sub(1);
     }
 
     pub(super) fn has(&self, token: Token) -> bool {

@@ -541,11 +541,17 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     ) -> Result<Option<Step>, Failure> {
         let segment = self.segments.segment(head, ulpdu_len, &now.rights())?;
         self.tally.received(&segment);
-        let is_terminate = matches!(segment.action, Action::Terminate { .. });
-        match self.rest_of(&segment, head) {
-            _ if now.arrival() == Arrival::TooLate && !is_terminate => {
-                self.rest = Rest::Tell(Step::DataInClosing);
+        let rest = match (now.arrival(), segment.action) {
+            // What this asks concerns the peer only (`proto::placement`).
+            (Arrival::TooLate, Action::ReadRequest { request, .. }) if request.len == 0 => {
+                Ok(Rest::Written)
             }
+            (Arrival::TooLate, action) if !matches!(action, Action::Terminate { .. }) => {
+                Ok(Rest::Tell(Step::DataInClosing))
+            }
+            _ => self.rest_of(&segment, head),
+        };
+        match rest {
             Ok(rest) => self.rest = rest,
             Err(error) => self.failure = Some(error.into()),
         }

@@ -145,10 +145,15 @@ where
         self.order.placed.extend(token);
     }
 
+    /// Has all requests that TCP has complete: the peer has closed, and tells nothing more.
+    pub(crate) fn placed_all(&mut self) {
+        self.order.placed_all();
+    }
+
     /// Records a Read of the sender's own, whose response tells that the peer has placed all up to
     /// `token`. Returns whether it is to be sent: not if that is known, or if a Read under way will
-    /// tell. Fails with [`Full`] as long as no Read may begin, or `most` such Reads are under way.
-    pub(crate) fn ask(&mut self, token: Token, read: OutboundRead, most: u8) -> Result<bool, Full> {
+    /// tell. Fails with [`Full`] as long as no such Read may begin.
+    pub(crate) fn ask(&mut self, token: Token, read: OutboundRead) -> Result<bool, Full> {
         let youngest = self.outbound.outstanding().checked_sub(1);
         let youngest = youngest.and_then(|n| self.outbound.get(n)?.places);
         let is_told = youngest.is_some_and(|youngest| !youngest.is_before(token));
@@ -156,13 +161,13 @@ where
             return Ok(false);
         }
         // One Read is possible at least, also if the consumer has set its ORD to zero since.
-        if self.outbound.outstanding() >= self.ord.max(1) {
+        let has_room = self.outbound.outstanding() < self.ord.max(1);
+        if self.order.placed.is_asked || !has_room {
             return Err(Full);
         }
-        self.order.placed.begin(most)?;
         let places = Some(token);
-        let pushed = self.outbound.push(OutboundRead { places, ..read });
-        pushed.inspect_err(|Full| self.order.placed.end())?;
+        self.outbound.push(OutboundRead { places, ..read })?;
+        self.order.placed.is_asked = true;
         Ok(true)
     }
 
@@ -172,9 +177,7 @@ where
         let OutboundRead { token, places, .. } = self.outbound.pop()?;
         if let Some(youngest) = places {
             self.order.placed.extend(youngest);
-            if token.is_none() {
-                self.order.placed.end();
-            }
+            self.order.placed.is_asked &= token.is_some();
         }
         self.done(token?)
     }
@@ -328,6 +331,10 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
 
     fn await_placement(&mut self, is_awaited: bool) {
         self.placed = Placed::new(is_awaited, self.next());
+    }
+
+    fn placed_all(&mut self) {
+        self.placed = Placed::new(self.placed.is_awaited, self.next());
     }
 
     /// Returns how the oldest request has ended, if it has.

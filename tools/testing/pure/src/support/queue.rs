@@ -203,6 +203,13 @@ impl Queue {
         self.complete();
     }
 
+    /// The peer tells of nothing any more.
+    #[cfg(test)]
+    pub(crate) fn placed_all(&mut self) {
+        self.sends.get_mut().placed_all();
+        self.complete();
+    }
+
     /// Completes what is due, in one hold of the lock.
     pub(super) fn complete_some(&mut self) -> Completed {
         let mut due = Vec::new();

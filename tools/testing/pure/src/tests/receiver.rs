@@ -306,6 +306,27 @@ fn t_37_in_closing() {
     assert!(receiving.unread.is_empty() && receiving.around.recvs.len() == 1);
 }
 
+/// In Closing a Read of no octets asks what only the peer wants to know, and is dropped; one of some
+/// octets is data.
+#[test]
+fn questions_in_closing() {
+    for (len, want) in [(0, None), (1, Some(Did::DataInClosing))] {
+        let mut peer = Peer::new(200);
+        let mut receiving = receiving();
+        receiving.feed(&peer.write(1));
+        receiving.around.state = QpState::Closing;
+        let request = ReadRequest {
+            len,
+            ..ReadRequest::default()
+        };
+        let _ = receiving.did();
+        receiving.feed(&peer.message(Kind::ReadRequest(request), 0).concat());
+        assert_eq!(receiving.did().first(), want.as_ref(), "{len}");
+        assert!(receiving.unread.is_empty());
+        assert_eq!(receiving.receiver.is_stopped(), want.is_some());
+    }
+}
+
 /// V-WC-6, V-WC-8, V-WC-11, T-33: a receive whose memory does not allow the message, or that is too
 /// short for it, completes in error, and nothing else tells of it.
 #[test]

@@ -46,10 +46,7 @@ use crate::{
             TooMany,
             MAX_HEADER, //
         },
-        placement::{
-            Unasked,
-            MOST_ASKED, //
-        },
+        placement::Unasked,
         reads::{
             Inbound,
             InboundRead,
@@ -338,11 +335,11 @@ impl Sender {
 
     /// Makes the Read the current message that asks whether the peer has placed what it was sent, if
     /// there is anything to ask. Returns whether there is. If the Read may not begin yet, the sender
-    /// waits for that if `ends`, as there is nothing else to send.
+    /// waits for that with `waits`; else it asks later.
     pub(super) fn ask_placement<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
-        ends: bool,
+        waits: bool,
     ) -> Result<bool, Marked> {
         let Some(token) = self.unasked.youngest() else {
             return Ok(false);
@@ -351,10 +348,9 @@ impl Sender {
             sink_stag: NO_SINK,
             ..OutboundRead::default()
         };
-        let most = if ends { MOST_ASKED } else { 1 };
-        let asked = env.with_sends(|sends| match sends.ask(token, read, most) {
+        let asked = env.with_sends(|sends| match sends.ask(token, read) {
             Ok(is_asked) => Ok(Some(is_asked)),
-            Err(Full) if ends => Err(sends.stall()),
+            Err(Full) if waits => Err(sends.stall()),
             Err(Full) => Ok(None),
         })?;
         let Some(is_asked) = asked else {

@@ -37,27 +37,10 @@ fn completes_with_the_answer() {
     }
 }
 
-/// Each run has its Read with it, so that the peer has both.
-#[test]
-fn comes_with_the_request() {
-    let mut sending = placing(4);
-    for n in 1..=4 {
-        sending.post(send(10));
-        sending.post(write(10));
-        assert_eq!(sending.run_once(), Stop::Empty);
-        assert_eq!(messages(&sending).len(), 3 * n);
-        assert_eq!(messages(&sending).last(), Some(&Opcode::ReadRequest));
-    }
-    for n in 1..=4 {
-        assert!(!sending.answer_in_parts(|_, _| {}), "nobody waits");
-        assert_eq!(completed(&sending), 2 * n);
-    }
-}
-
-/// If no other Read may be under way, what is sent meanwhile shares the next.
+/// One Read is under way at a time; what is sent meanwhile shares the next.
 #[test]
 fn one_at_a_time() {
-    let mut sending = placing(1);
+    let mut sending = placing(4);
     sending.post(send(10));
     sending.run();
     for _ in 0..3 {
@@ -174,6 +157,22 @@ fn flushed() {
     sending.queue.flush();
     let all: Vec<_> = sending.queue.completions.iter().map(|c| c.1).collect();
     assert_eq!(all, [Status::Success, Status::Flushed, Status::Flushed]);
+}
+
+/// When the peer closes, what it has not told of completes, and what is not sent does not.
+#[test]
+fn peer_closes() {
+    let mut sending = placing(4);
+    sending.post(write(10));
+    sending.run();
+    sending.post(write(10));
+    sending.run();
+    assert_eq!(completed(&sending), 0);
+    sending.queue.placed_all();
+    assert_eq!(completed(&sending), 2);
+    sending.post(write(10));
+    sending.queue.flush();
+    assert_eq!(sending.queue.completions[2].1, Status::Flushed);
 }
 
 /// Without any Read of the consumer's allowed any more, the sender may still ask.

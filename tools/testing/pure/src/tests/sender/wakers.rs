@@ -118,7 +118,7 @@ fn cases() -> Vec<Case> {
     let is_asked = |sending: &Sending| messages(sending).len() == 3;
     cases.push(case("a Read", asks, Waker::Read, read_is_done, is_asked));
     // One is under way for an earlier Write.
-    let mut again = Sending::new(&params(1), EMSS, 32);
+    let mut again = Sending::new(&params(4), EMSS, 32);
     again.await_placement();
     again.post(write(10));
     again.run();
