@@ -69,7 +69,7 @@ pub(super) struct Unasked {
 }
 
 /// After how many octets the peer is asked although there is more to send.
-const RUN_OCTETS: u32 = 65_536;
+const RUN_OCTETS: u32 = 1 << 20;
 
 impl Unasked {
     pub(super) const NOTHING: Self = Self {

@@ -67,9 +67,11 @@ fn asks_while_there_is_more() {
     let mut sending = placing(4);
     sending.queue.is_endless = true;
     for _ in 0..8 {
-        sending.post(write(40_000));
+        sending.post(write(600_000));
     }
-    let _ = sending.run_once();
+    for _ in 0..40 {
+        let _ = sending.run_once();
+    }
     let sent = messages(&sending);
     assert_eq!(
         sent[..3],
