@@ -11,6 +11,10 @@ pub(crate) mod drain;
 pub(crate) mod notes;
 
 #[allow(dead_code)]
+#[path = "../../../../drivers/infiniband/sw/rsiw/proto/placement.rs"]
+pub(crate) mod placement;
+
+#[allow(dead_code)]
 #[path = "../../../../drivers/infiniband/sw/rsiw/proto/ring.rs"]
 pub(crate) mod ring;
 
@@ -28,16 +32,39 @@ pub(crate) mod failure {
 }
 
 pub(crate) mod reads {
-    /// Reads are only requests under way here.
-    #[derive(Debug)]
-    pub(crate) struct OutboundRead;
+    use super::ring::{Full, Ring, Token};
+    use std::ops::DerefMut;
+
+    /// What requests under way need of a Read.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub(crate) struct OutboundRead {
+        pub(crate) token: Option<Token>,
+        pub(crate) places: Option<Token>,
+    }
 
     #[derive(Debug)]
-    pub(crate) struct OutboundReads<O>(#[allow(dead_code)] O);
+    pub(crate) struct OutboundReads<S>(Ring<S>);
 
-    impl<O> OutboundReads<O> {
-        pub(crate) const fn new(reads: O) -> Self {
-            Self(reads)
+    #[allow(dead_code)]
+    impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
+        pub(crate) const fn new(slots: S) -> Self {
+            Self(Ring::new(slots))
+        }
+
+        pub(crate) const fn outstanding(&self) -> usize {
+            self.0.len()
+        }
+
+        pub(crate) fn get(&self, n: usize) -> Option<&OutboundRead> {
+            self.0.get(n)
+        }
+
+        pub(crate) fn push(&mut self, read: OutboundRead) -> Result<(), Full> {
+            self.0.push(read)
+        }
+
+        pub(crate) fn pop(&mut self) -> Option<OutboundRead> {
+            self.0.pop()
         }
     }
 }

@@ -78,7 +78,7 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/intake.rs",
         from: "    fn end_read(",
         lines: &[
-            "let resumes = self.read_done(token);",
+            "let resumes = self.read_done();",
             "} else if resumes {",
             "wakes.clone().wake(self.who(Reason::Left));",
         ],
