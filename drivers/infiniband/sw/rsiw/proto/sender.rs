@@ -678,27 +678,29 @@ impl Sender {
             self.current = Some(self.ready_to_receive(env, rtr)?);
             return Ok(());
         }
-        if self.unasked.youngest().is_some() {
-            return self.next_or_ask(env, transport);
+        if let Some(token) = self.unasked.youngest() {
+            return self.next_or_ask(env, transport, token);
         }
         self.next_in_turn(env, transport)
     }
 
-    /// As `next_message`, where the peer is to be asked about what was sent.
+    /// As `next_message`, where the peer is to be asked about what was sent, up to `token`.
     #[inline(never)]
-    fn next_or_ask<T, E>(&mut self, env: &mut E, transport: &T) -> Result<(), Stop>
+    fn next_or_ask<T, E>(&mut self, env: &mut E, transport: &T, token: Token) -> Result<(), Stop>
     where
         T: Transport,
         E: Env<T>,
     {
-        if self.unasked.is_due() && self.ask_placement(env, false)? {
+        if self.unasked.is_due() && self.ask_placement(env, token, false)? {
             return Ok(());
         }
         match self.next_in_turn(env, transport) {
-            Err(stop @ (Stop::Empty | Stop::For(_))) => match self.ask_placement(env, true)? {
-                true => Ok(()),
-                false => Err(stop),
-            },
+            Err(stop @ (Stop::Empty | Stop::For(_))) => {
+                match self.ask_placement(env, token, true)? {
+                    true => Ok(()),
+                    false => Err(stop),
+                }
+            }
             other => other,
         }
     }

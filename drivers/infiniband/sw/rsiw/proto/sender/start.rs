@@ -333,17 +333,15 @@ impl Sender {
         })
     }
 
-    /// Makes the Read the current message that asks whether the peer has placed what it was sent, if
-    /// there is anything to ask. Returns whether there is. If the Read may not begin yet, the sender
-    /// waits for that with `waits`; else it asks later.
+    /// Makes the Read the current message that asks whether the peer has placed what it was sent, up
+    /// to `token`, unless that is known or will be. Returns whether it has. If the Read may not begin
+    /// yet, the sender waits for that with `waits`; else it asks later.
     pub(super) fn ask_placement<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
+        token: Token,
         waits: bool,
     ) -> Result<bool, Marked> {
-        let Some(token) = self.unasked.youngest() else {
-            return Ok(false);
-        };
         let read = OutboundRead {
             sink_stag: NO_SINK,
             ..OutboundRead::default()
