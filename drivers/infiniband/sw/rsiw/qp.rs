@@ -287,16 +287,18 @@ impl Inner {
         Some(stop)
     }
 
-    /// Has requests complete of which the peer does not tell any more whether it has placed them, as
-    /// it closes. Not if TCP does not have all that was to be sent.
-    fn place_rest(&self, shared: &Shared) {
-        let busy = self
-            .conn
-            .as_ref()
-            .is_some_and(|conn| conn.sending.is_busy());
-        if !busy && self.ring.is_empty() {
+    /// Has requests complete without a word of the peer that it has placed them, as it closes and
+    /// says nothing more; but only if TCP has all that was to be sent.
+    fn end_placement(&self, shared: &Shared) {
+        if self.has_sent_all() {
             shared.sq.lock().placed_all();
         }
+    }
+
+    /// Returns whether TCP has all that was to be sent.
+    fn has_sent_all(&self) -> bool {
+        let conn = self.conn.as_ref();
+        !conn.is_some_and(|conn| conn.sending.is_busy()) && self.ring.is_empty()
     }
 
     /// Completes what is due. Returns whether the connection may be closed gracefully then: nothing
@@ -307,14 +309,7 @@ impl Inner {
             // what has left.
             shared.notes.leave(QpNote::Again);
         }
-        let busy = self
-            .conn
-            .as_ref()
-            .is_some_and(|conn| conn.sending.is_busy());
-        !busy
-            && self.ring.is_empty()
-            && shared.sq.lock().is_empty()
-            && shared.inbound.lock().is_empty()
+        self.has_sent_all() && shared.sq.lock().is_empty() && shared.inbound.lock().is_empty()
     }
 
     /// Completes what is due. Returns whether the FIN may be sent then: the connection may be

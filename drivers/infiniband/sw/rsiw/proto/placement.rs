@@ -3,8 +3,8 @@
 //! Placement: requests that complete when the peer has placed them.
 //!
 //! A Send or a Write of iWARP completes when its memory is free again: once TCP has it. Programs
-//! that were written for InfiniBand take a completion for more. They tell others, by another way
-//! than the stream, that the data is there.
+//! that were written for InfiniBand expect more: when a request has completed, they tell others, by
+//! another way than the stream, that the data is at the peer.
 //!
 //! On a connection that is to serve them, the sender puts a Read of no octets behind a run of
 //! requests. The peer answers it when it has placed what stands in front of it (RFC 5040 section
@@ -13,8 +13,8 @@
 //! what the other end on this host has taken without TCP is placed.
 //!
 //! A program disconnects as soon as it has what it waited for. Then a Read may come too late to be
-//! answered. So one that comes behind the FIN of its receiver is dropped, and no error, and what a
-//! peer has not told of when it closes in good order completes as it would without all this.
+//! answered. So a side that has sent its FIN drops a Read of no octets, without an error. And when
+//! the peer closes in good order, requests that it has not confirmed complete as they do by default.
 //!
 //! The records of Sends and Writes have two conditions then: that TCP has them, and that a response
 //! has told of them or of one behind them. Both are looked at where the oldest request completes
@@ -27,7 +27,7 @@ use super::ring::Token;
 use core::num::Saturating;
 
 /// How far the peer has placed what was sent. Under the lock of the requests under way.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     /// Whether requests wait for the peer.
     pub(super) is_awaited: bool,
@@ -60,7 +60,7 @@ impl Placed {
 }
 
 /// What the sender has sent, and has not asked about. Under the lock of the sender.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Unasked {
     /// The youngest request that TCP, or the batch, has all of.
     youngest: Option<Token>,

@@ -147,7 +147,7 @@ where
 
     /// Has all requests that TCP has complete: the peer has closed, and tells nothing more.
     pub(crate) fn placed_all(&mut self) {
-        self.order.placed_all();
+        self.order.await_placement(self.order.placed.is_awaited);
     }
 
     /// Records a Read of the sender's own, whose response tells that the peer has placed all up to
@@ -331,10 +331,6 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
 
     fn await_placement(&mut self, is_awaited: bool) {
         self.placed = Placed::new(is_awaited, self.next());
-    }
-
-    fn placed_all(&mut self) {
-        self.placed = Placed::new(self.placed.is_awaited, self.next());
     }
 
     /// Returns how the oldest request has ended, if it has.

@@ -251,7 +251,7 @@ impl Qp {
 
     fn act_upon_socket(self: &Arc<Self>, inner: &mut Inner, seen: &Seen, after: &mut After) {
         if seen.fin {
-            inner.place_rest(&self.shared);
+            inner.end_placement(&self.shared);
             let idle = !seen.cut && inner.complete_before_close(&self.shared);
             self.feed(inner, QpEvent::PeerFin { idle }, after);
         }

@@ -149,13 +149,13 @@ impl Sending {
 
     /// Takes note that a time-out of the end begins ([`CLOSE_TIMEOUT_MS`]).
     pub(super) fn begin_end(&mut self, sock: &TcpSocket) {
-        self.movement = Movement::begin(place(sock));
+        self.movement = Movement::begin(positions(sock));
     }
 
     /// Takes note that a time-out of the end has run out. Returns whether the stream has moved since
     /// it began, and is given another one.
     pub(super) fn still_moves(&mut self, sock: &TcpSocket) -> bool {
-        self.movement.goes_on(place(sock))
+        self.movement.goes_on(positions(sock))
     }
 
     /// Returns how many octets of FPDUs wait for room in the socket.
@@ -569,8 +569,8 @@ impl Piece<TcpTransport<'_>> for PageSlice<'_> {
     }
 }
 
-/// Returns what the peer has acknowledged, and what has come from it.
-fn place(sock: &TcpSocket) -> (u32, u32) {
+/// Returns the positions up to which the peer has acknowledged, and has sent.
+fn positions(sock: &TcpSocket) -> (u32, u32) {
     let numbers = sock.numbers();
     (numbers.snd_una, numbers.rcv_nxt)
 }

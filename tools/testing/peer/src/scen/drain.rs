@@ -82,7 +82,7 @@ pub fn add(list: &mut List) {
         .runs(|w| {
             let (mut c, posted) = held_up(w)?;
             disconnect(w, &c)?;
-            // About 12 seconds for each two Writes.
+            // Two Writes take about 12 seconds.
             c.tcp.read_slowly(2048, 180);
             for n in 0..posted {
                 long_write(&mut c, LEN).map_err(|e| format!("Write {n}: {e}"))?;

@@ -49,11 +49,8 @@ static void look(const char *what, size_t len)
 
 static void complete(struct ibv_cq *cq, unsigned int count)
 {
-	struct ibv_wc wc = { 0 };
-
 	while (count--)
-		expect(ep_poll(cq, &wc, EP_EVENT_MS) && !wc.status, "a request: %s",
-		       ibv_wc_status_str(wc.status));
+		completes(cq, IBV_WC_SUCCESS);
 }
 
 static void write_one(size_t len, unsigned int round)

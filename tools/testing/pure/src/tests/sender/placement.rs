@@ -5,8 +5,7 @@
 
 use super::*;
 use crate::proto::drain::{Stop, Waker};
-use crate::proto::sends::Token;
-use crate::proto::sends::{Order, Record};
+use crate::proto::sends::{Order, Record, Token};
 use crate::support::tcp::waits;
 
 fn placing(depth: u16) -> Sending {
@@ -187,9 +186,9 @@ fn no_reads_allowed() {
     assert_eq!(completed(&sending), 1);
 }
 
-/// Another connection of the queue pair begins anew, where the numbers are.
+/// Without placement a message completes when TCP has it.
 #[test]
-fn renewed() {
+fn not_awaited() {
     let mut order: Order<Vec<Record<u64, Fault>>> = Order::new(vec![Record::default(); 4]);
     let none = order.push_message(1).expect("room");
     assert_eq!(none, Token(0));
