@@ -34,7 +34,7 @@ ORDINARY = {
     "files, buffers, areas": "file f_mode size dmabuf dev vm_start vm_end",
     "callbacks of tcp_read_sock()": "arg count",
     "objects of the RDMA core, as its drivers use them":
-        "device pd qp sgt cqe cq_context comp_handler event_handler uobject qp_num counter stats id "
+        "device pd qp gid sgt cqe cq_context comp_handler event_handler uobject qp_num counter stats id "
         "index list inlen outlen value driver_udata attr",
     "identifiers of iw_cm, as its drivers use them":
         "provider_data add_ref rem_ref local_addr remote_addr m_remote_addr tos",

@@ -26,6 +26,8 @@ static const int8_t wc_status[] = {
 	[SIW_WC_REM_INV_REQ_ERR] = IBV_WC_REM_INV_REQ_ERR,
 	[SIW_WC_GENERAL_ERR] = IBV_WC_GENERAL_ERR,
 	[RSIW_WC_MW_BIND_ERR] = IBV_WC_MW_BIND_ERR,
+	[RSIW_WC_RETRY_EXC_ERR] = IBV_WC_RETRY_EXC_ERR,
+	[RSIW_WC_RNR_RETRY_EXC_ERR] = IBV_WC_RNR_RETRY_EXC_ERR,
 };
 
 static const int16_t wc_opcode[] = {
@@ -55,7 +57,8 @@ static enum ibv_wc_opcode opcode_of(const struct rsiw_cqe *cqe)
 {
 	if (!has_opcode(cqe))
 		return IBV_WC_SEND;
-	if (cqe->opcode == SIW_OP_RECEIVE && cqe->flags & RSIW_CQE_WITH_IMM)
+	if (cqe->opcode == SIW_OP_RECEIVE && cqe->flags & RSIW_CQE_WITH_IMM &&
+	    !(cqe->flags & RSIW_CQE_OF_SEND))
 		return IBV_WC_RECV_RDMA_WITH_IMM;
 	return wc_opcode[cqe->opcode];
 }

@@ -316,17 +316,39 @@ struct ibv_qp *rsiw_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return qp;
 }
 
-int rsiw_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
+/* Takes out what has completed: the program has freed what that names. */
+static void forget_completions(struct rsiw_qp *qp, struct ibv_qp *ibqp)
 {
-	struct ibv_modify_qp cmd = {};
+	/* Other drivers may have given the number to a new queue pair by now. */
+	if (!(qp->features & RSIW_FEATURE_RINGS))
+		return;
+	rsiw_forget_qp(ibqp->send_cq, ibqp->qp_num);
+	if (ibqp->recv_cq != ibqp->send_cq)
+		rsiw_forget_qp(ibqp->recv_cq, ibqp->qp_num);
+}
 
-	if (attr_mask & IBV_QP_CAP && to_rsiw_qp(qp)->features & RSIW_FEATURE_RESIZE) {
+int rsiw_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask)
+{
+	struct rsiw_qp *qp = to_rsiw_qp(ibqp);
+	struct ibv_modify_qp cmd = {};
+	int ret;
+
+	if (attr_mask & IBV_QP_CAP && qp->features & RSIW_FEATURE_RESIZE) {
 		/* As for consumers in the kernel: all or nothing. */
 		if (attr_mask != IBV_QP_CAP)
 			return EINVAL;
-		return rsiw_resize_qp(to_rsiw_qp(qp), &attr->cap);
+		return rsiw_resize_qp(qp, &attr->cap);
 	}
-	return ibv_cmd_modify_qp(qp, attr, attr_mask, &cmd, sizeof(cmd));
+	ret = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
+	if (ret || !(attr_mask & IBV_QP_STATE))
+		return ret;
+	if (attr->qp_state == IBV_QPS_RTR && attr_mask & IBV_QP_AV) {
+		qp->by_number = true;
+	} else if (attr->qp_state == IBV_QPS_RESET && qp->by_number) {
+		forget_completions(qp, ibqp);
+		qp->by_number = false;
+	}
+	return 0;
 }
 
 int rsiw_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
@@ -344,12 +366,7 @@ int rsiw_destroy_qp(struct ibv_qp *ibqp)
 
 	if (ret)
 		return ret;
-	/* Other drivers may have given the number to a new queue pair by now. */
-	if (qp->features & RSIW_FEATURE_RINGS) {
-		rsiw_forget_qp(ibqp->send_cq, ibqp->qp_num);
-		if (ibqp->recv_cq != ibqp->send_cq)
-			rsiw_forget_qp(ibqp->recv_cq, ibqp->qp_num);
-	}
+	forget_completions(qp, ibqp);
 	free_qp(qp);
 	return 0;
 }

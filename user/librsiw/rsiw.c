@@ -36,7 +36,8 @@ const struct rsiw_layout rsiw_own_rings = {
 
 #define WANTED (RSIW_FEATURE_RINGS | RSIW_FEATURE_IMM | RSIW_FEATURE_ATOMIC | \
 		RSIW_FEATURE_WINDOWS | RSIW_FEATURE_TIMESTAMP | RSIW_FEATURE_RESIZE | \
-		RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH | RSIW_FEATURE_RESIZE_STEPS)
+		RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH | RSIW_FEATURE_RESIZE_STEPS | \
+		RSIW_FEATURE_SEND_IMM)
 
 /* Maps a ring, with `behind` octets behind its entries. */
 int rsiw_map_ring(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,

@@ -77,6 +77,7 @@ struct rsiw_qp {
 	const struct rsiw_layout *layout;
 	uint64_t features;
 	bool sig_all;
+	bool by_number;			/* the program has told it of its peer */
 
 	pthread_mutex_t sq_lock;
 	struct rsiw_ring sq;

@@ -26,11 +26,12 @@ enum form {
 static const struct {
 	uint8_t form;
 	uint8_t opcode;
-	uint8_t feature;	/* that it needs, if any */
+	uint16_t feature;	/* that it needs, if any */
 } operations[] = {
 	[IBV_WR_RDMA_WRITE] = { SOURCE, SIW_OP_WRITE },
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = { SOURCE, RSIW_OP_WRITE_WITH_IMM, RSIW_FEATURE_IMM },
 	[IBV_WR_SEND] = { SOURCE, SIW_OP_SEND },
+	[IBV_WR_SEND_WITH_IMM] = { SOURCE, RSIW_OP_SEND_WITH_IMM, RSIW_FEATURE_SEND_IMM },
 	[IBV_WR_RDMA_READ] = { SINK, SIW_OP_READ },
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = { WORD, SIW_OP_COMP_AND_SWAP, RSIW_FEATURE_ATOMIC },
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { WORD, SIW_OP_FETCH_AND_ADD, RSIW_FEATURE_ATOMIC },
@@ -255,9 +256,15 @@ static int set_data(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv_s
 	return rsiw_set_elements(qp, sqe, wr->sg_list, wr->num_sge);
 }
 
-static int set_operands(struct rsiw_sqe *sqe, const struct ibv_send_wr *wr)
+static int set_operands(struct rsiw_qp *qp, struct rsiw_sqe *sqe,
+			const struct ibv_send_wr *wr)
 {
 	switch (wr->opcode) {
+	case IBV_WR_SEND_WITH_IMM:
+		if (!qp->by_number)
+			return EOPNOTSUPP;
+		sqe->imm.data = (uint32_t)wr->imm_data;
+		break;
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		sqe->imm.data = (uint32_t)wr->imm_data;
 		/* fall through */
@@ -306,7 +313,7 @@ static int stage_wr(struct rsiw_qp *qp, const struct ibv_send_wr *wr)
 	sqe = rsiw_stage(qp, wr->wr_id, operations[opcode].opcode, wr->send_flags);
 	if (!sqe)
 		return ENOMEM;
-	ret = set_operands(sqe, wr);
+	ret = set_operands(qp, sqe, wr);
 	if (!ret)
 		ret = set_data(qp, sqe, wr, form);
 	if (ret)

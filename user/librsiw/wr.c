@@ -76,6 +76,17 @@ static void wr_send(struct ibv_qp_ex *ex)
 	begin(ex, SIW_OP_SEND);
 }
 
+static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm_data)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+	struct rsiw_sqe *sqe = begin(ex, RSIW_OP_SEND_WITH_IMM);
+
+	if (sqe)
+		sqe->imm.data = (uint32_t)imm_data;
+	if (!qp->by_number)
+		fail(qp, EOPNOTSUPP);
+}
+
 static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 {
 	begin_remote(ex, SIW_OP_SEND_REMOTE_INV, invalidate_rkey, 0);
@@ -159,6 +170,7 @@ static bool takes_octets(const struct rsiw_sqe *sqe)
 {
 	switch (sqe->opcode) {
 	case SIW_OP_SEND:
+	case RSIW_OP_SEND_WITH_IMM:
 	case SIW_OP_SEND_REMOTE_INV:
 	case SIW_OP_WRITE:
 	case RSIW_OP_WRITE_WITH_IMM:
@@ -215,6 +227,8 @@ int rsiw_set_wr_functions(struct rsiw_qp *qp, uint64_t ops)
 
 	if (qp->features & RSIW_FEATURE_IMM)
 		can |= IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+	if (qp->features & RSIW_FEATURE_SEND_IMM)
+		can |= IBV_QP_EX_WITH_SEND_WITH_IMM;
 	if (qp->features & RSIW_FEATURE_ATOMIC)
 		can |= ATOMICS;
 	if (qp->features & RSIW_FEATURE_WINDOWS)
@@ -231,6 +245,8 @@ int rsiw_set_wr_functions(struct rsiw_qp *qp, uint64_t ops)
 	ex->wr_set_inline_data_list = wr_set_inline_data_list;
 	if (ops & IBV_QP_EX_WITH_SEND)
 		ex->wr_send = wr_send;
+	if (ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
+		ex->wr_send_imm = wr_send_imm;
 	if (ops & IBV_QP_EX_WITH_SEND_WITH_INV)
 		ex->wr_send_inv = wr_send_inv;
 	if (ops & IBV_QP_EX_WITH_RDMA_WRITE)

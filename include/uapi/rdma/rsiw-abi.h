@@ -37,6 +37,8 @@ enum rsiw_feature {
 	RSIW_FEATURE_FLUSH	= 1 << 7,
 	/* enum rsiw_resize_flags, for completion queues and for what RSIW_FEATURE_RESIZE has */
 	RSIW_FEATURE_RESIZE_STEPS = 1 << 8,
+	/* Send with immediate data, between QPs that programs connect by number */
+	RSIW_FEATURE_SEND_IMM	= 1 << 9,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -227,13 +229,18 @@ struct rsiw_uresp_resize_srq {
 enum rsiw_opcode {
 	RSIW_OP_BIND_MW		= 12,
 	RSIW_OP_WRITE_WITH_IMM	= 13,
+	RSIW_OP_SEND_WITH_IMM	= 14,
 };
 
 /* Flag of a completion beyond those of enum siw_wqe_flags: data is immediate data. */
 #define RSIW_CQE_WITH_IMM	(1 << 7)
+/* The immediate data came with a Send. */
+#define RSIW_CQE_OF_SEND	(1 << 3)
 
 /* Status of a completion beyond those of enum siw_wc_status. */
 #define RSIW_WC_MW_BIND_ERR	10
+#define RSIW_WC_RETRY_EXC_ERR	11
+#define RSIW_WC_RNR_RETRY_EXC_ERR	12
 
 /* The same as struct siw_sge. */
 struct rsiw_sge {

@@ -347,6 +347,8 @@ pub(crate) mod opcode {
     pub(crate) const REG_MR: u8 = 11;
     /// Of own rings.
     pub(crate) const BIND_MW: u8 = 12;
+    /// Of own rings; completes as a Send.
+    pub(crate) const SEND_WITH_IMM: u8 = 14;
     /// Of own rings; completes as an RDMA Write.
     pub(crate) const WRITE_WITH_IMM: u8 = 13;
 
@@ -392,6 +394,9 @@ pub(crate) mod notify {
     pub(crate) const NEXT_COMPLETION: u32 = 1 << 1;
 }
 
+/// The last status that stock entries can have.
+pub(crate) const GENERAL: u16 = 9;
+
 /// Returns how a request ended, as [`Cqe::status`].
 pub(crate) const fn wc_status(status: Status<Fault>) -> u16 {
     match status {
@@ -403,9 +408,11 @@ pub(crate) const fn wc_status(status: Status<Fault>) -> u16 {
         // 5 is a bad response, 6 a local STag without the right for what the peer did.
         Status::Failed(Fault::RemoteAccess) => 7,
         Status::Failed(Fault::RemoteInvalid) => 8,
-        Status::Failed(Fault::General) => 9,
+        Status::Failed(Fault::General) => GENERAL,
         // Of own rings.
         Status::Failed(Fault::Bind) => 10,
+        Status::Failed(Fault::RetryExceeded) => 11,
+        Status::Failed(Fault::RnrRetryExceeded) => 12,
     }
 }
 

@@ -16,7 +16,8 @@
 //!
 //! The files, from the lowest to the highest: `calls`, `registry`; `endpoint` and `listener`, which
 //! refer to each other; `secure`, `connection`; `request`; `acceptor`. Each uses only those in front
-//! of it.
+//! of it. `by_number` and `pairing` are beside them, for queue pairs without a consumer here: they use
+//! them, and are told of what happens in the place of a consumer.
 //!
 //! Locks: endpoint mutex > what the QP takes > socket lock. The QP never waits for an endpoint.
 //!
@@ -24,16 +25,19 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+pub(crate) mod by_number;
 mod calls;
 mod connection;
 mod endpoint;
 mod listener;
+mod pairing;
 mod registry;
 mod request;
 mod secure;
 
 use self::{
     acceptor::Listening,
+    by_number::MeetingPlace,
     calls::caller,
     endpoint::{
         Endpoint,
@@ -82,6 +86,7 @@ pub(crate) struct Cm {
     acceptors: Arc<Acceptors>,
     #[pin]
     listeners: Registry<Listening>,
+    pub(crate) meeting_place: Arc<MeetingPlace>,
     /// Whether the device serves consumers: not while it is being made or removed.
     serves: AtomicFlag,
 }
@@ -96,12 +101,14 @@ impl Cm {
     ) -> Result<Arc<Self>> {
         let initiators = Turns::new(dev.queues(), request::request)?;
         let endpoints = Endpoints::new(dev, initiators)?;
+        let meeting_place = MeetingPlace::new(&endpoints, qps, acceptors)?;
         Arc::pin_init(
             pin_init!(Self {
                 endpoints,
                 qps: qps.clone(),
                 acceptors: acceptors.clone(),
                 listeners <- Registry::new(),
+                meeting_place,
                 serves: AtomicFlag::new(false),
             }),
             GFP_KERNEL,
@@ -125,6 +132,7 @@ impl Cm {
         self.endpoints.all.close();
         self.listeners.close();
         self.listeners.for_each(Listening::close);
+        self.meeting_place.close();
     }
 
     /// Ends all connections, and waits at most `ms` milliseconds until they are over.
@@ -141,6 +149,7 @@ impl Cm {
         });
         self.endpoints.all.for_each(Endpoint::shut);
         self.endpoints.all.wait_empty();
+        self.meeting_place.wait_for_pairings();
     }
 }
 

@@ -70,9 +70,9 @@ use crate::{
         MAX_FAST_REG, //
     },
     proto::{
+        by_number::Gid,
         counters::Counter,
         deframer::Budget,
-        gids::Gid,
         tuning::{
             self,
             Knob,

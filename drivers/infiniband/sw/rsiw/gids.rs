@@ -23,7 +23,7 @@ use crate::{
             Timer, //
         },
     },
-    proto::gids::{
+    proto::by_number::{
         Gid,
         GidTable,
         MAX_GIDS,
@@ -140,6 +140,12 @@ impl Gids {
         self.state.lock().closed = true;
         Timer::stop(self);
     }
+}
+
+/// Returns whether the interface has the address that a GID is.
+pub(crate) fn has(netdev: &NetDevice, gid: Gid) -> Result<bool> {
+    let (ips, _) = ips(netdev)?;
+    Ok(ips.contains(&gid))
 }
 
 /// Returns the addresses of the interface, and whether there are others that are not usable yet.

@@ -63,7 +63,10 @@ use crate::{
             Relook,
             Stop, //
         },
-        failure::Failure,
+        failure::{
+            Failure,
+            Fault, //
+        },
         notes::{
             Noted,
             Notes,
@@ -222,6 +225,9 @@ struct Inner {
     /// What failed in `Qp::send_only`. Nothing is sent until
     /// [`Qp::settle`](Qp::settle) has acted upon it.
     failed: Option<Failure>,
+    /// What the oldest request fails with when requests are flushed, if the QP is connected by
+    /// number.
+    blame: Option<Fault>,
     /// The other end of a connection that has ended meanwhile, until somebody drops it who may sleep.
     spent_peer: Option<Arc<Stream>>,
 }
@@ -245,6 +251,7 @@ impl Inner {
             relook: Relook::FIRST,
             left: Notes::NONE,
             failed: None,
+            blame: None,
             spent_peer: None,
         }
     }
@@ -262,12 +269,18 @@ impl Inner {
         conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))
     }
 
-    /// Transmits until there is nothing more to send, or something else has to be done first.
+    /// Transmits what may be sent in `state`, which is the QP's or a later one, until there is nothing
+    /// more to send, or something else has to be done first.
     /// Returns `None` without a connection, and while a timer runs for want of memory. The caller
     /// sets the timer that the FIN may need.
     #[inline(always)]
-    fn send(&mut self, shared: &Shared, actor: Actor, may_wait: bool) -> Option<Stop> {
-        let state = shared.state();
+    fn send(
+        &mut self,
+        shared: &Shared,
+        state: QpState,
+        actor: Actor,
+        may_wait: bool,
+    ) -> Option<Stop> {
         let conn = self.conn.as_mut()?;
         if conn.stream.starves() {
             return None;
@@ -338,7 +351,7 @@ impl Inner {
     fn tell_last_wqe(&mut self, shared: &Shared) -> bool {
         if shared.state() != QpState::Error
             || shared.id.srq.is_none()
-            || shared.flags.destroyed.load(Relaxed)
+            || shared.flags.mute.load(Relaxed)
         {
             return false;
         }

@@ -17,7 +17,10 @@ use crate::{
         RegMrReq,
         RegMrResp, //
     },
-    cm,
+    cm::{
+        self,
+        by_number, //
+    },
     counts::Counts,
     cq::{
         Cq,
@@ -87,8 +90,8 @@ use crate::{
         MAX_FAST_REG, //
     },
     proto::{
-        counters::Counter,
-        gids::MAX_GIDS, //
+        by_number::MAX_GIDS,
+        counters::Counter, //
     },
     qp::{
         create::QpParts,
@@ -284,10 +287,13 @@ impl Driver for Rsiw {
         Qp::create(&rnic.qps, handle, parts, &mut init.cap, init.sig_all, udata)
     }
 
-    fn modify_qp(qp: ArcBorrow<'_, Qp>, attr: &QpModify) -> Result {
+    fn modify_qp(rnic: ArcBorrow<'_, Rnic>, qp: ArcBorrow<'_, Qp>, attr: &QpModify) -> Result {
         match &attr.cap {
             Some(cap) if attr.is_of_sizes() => qp.resize(cap),
             Some(_) => Err(EINVAL),
+            None if by_number::concerns(&qp, attr) => {
+                by_number::modify(&rnic.cm.meeting_place, &Arc::from(qp), attr)
+            }
             None => Arc::from(qp).modify(attr),
         }
     }

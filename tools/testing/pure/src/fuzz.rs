@@ -8,6 +8,7 @@ mod sender;
 pub use self::receiver::receiver;
 pub use self::sender::sender;
 
+use crate::proto::by_number::Hello;
 use crate::proto::connection::{self, Awaits, Code, StreamEnd};
 use crate::proto::deframer::{Chunk, Deframer, Next, Reach};
 use crate::proto::negotiate::Depths;
@@ -58,6 +59,9 @@ pub fn parsers(data: &[u8]) {
         if let Ok(header) = Header::parse(frame) {
             assert!(Header::parse(&header.to_wire()) == Ok(header));
         }
+    }
+    if let Ok(hello) = Hello::parse(data) {
+        assert!(Hello::parse(&hello.to_wire()) == Ok(hello));
     }
     let _ = ddp::Header::parse(data);
     let _ = ReadRequest::parse(data);

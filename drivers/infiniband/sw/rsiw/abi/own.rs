@@ -234,6 +234,8 @@ impl Features {
     const FLUSH: Self = Self(1 << 7);
     /// A [`ResizeStep`] at a time, which every process may ask for.
     const RESIZE_STEPS: Self = Self(1 << 8);
+    /// Send with immediate data, between queue pairs that are connected by number.
+    const SEND_IMMEDIATE: Self = Self(1 << 9);
 
     /// What there is.
     const ALL: u64 = Self::RINGS.0
@@ -244,6 +246,7 @@ impl Features {
         | Self::RESIZE_STEPS.0
         | Self::WINDOWS.0
         | Self::RESIZE.0
+        | Self::SEND_IMMEDIATE.0
         | Self::POLL.0;
 
     fn contains(self, other: Self) -> bool {
@@ -261,6 +264,11 @@ impl Features {
     /// Returns whether the process can be told of immediate data.
     pub(crate) fn has_immediate(self) -> bool {
         self.contains(Self::IMMEDIATE)
+    }
+
+    /// Returns whether the process can be told of immediate data that came with a Send.
+    pub(crate) fn has_send_immediate(self) -> bool {
+        self.contains(Self::SEND_IMMEDIATE)
     }
 
     pub(crate) fn has_windows(self) -> bool {
@@ -417,6 +425,8 @@ struct Cqe {
 
 /// Flag of a completion: it has immediate data.
 pub(crate) const WITH_IMM: u16 = 1 << 7;
+/// Flag of a completion with immediate data: they came with a Send.
+pub(crate) const OF_SEND: u16 = 1 << 3;
 
 pub(super) static LAYOUT: Layout = Layout {
     sqe: EntryLen::of::<Sqe>(),
@@ -449,6 +459,10 @@ impl SqeRest {
                 to,
                 // CAST: the lower half, as it lies in the process's memory.
                 immediate: Some(ImmediateData::from_short((first as u32).to_ne_bytes())),
+            },
+            opcode::SEND_WITH_IMM => Operation::SendImmediate {
+                // CAST: as above.
+                data: (first as u32).to_ne_bytes(),
             },
             opcode::FETCH_AND_ADD => atomic(OperationType::FetchAdd),
             opcode::COMP_AND_SWAP => atomic(OperationType::CompareSwap),
@@ -493,6 +507,7 @@ const _: () = {
     assert!(MAX_SGE == uapi::MAX_SGE && MAX_INLINE == uapi::MAX_INLINE);
     assert!(Features::RINGS.0 == uapi::FEATURE_RINGS);
     assert!(Features::IMMEDIATE.0 == uapi::FEATURE_IMM);
+    assert!(Features::SEND_IMMEDIATE.0 == uapi::FEATURE_SEND_IMM);
     assert!(Features::ATOMIC.0 == uapi::FEATURE_ATOMIC);
     assert!(Features::WINDOWS.0 == uapi::FEATURE_WINDOWS);
     assert!(Features::TIMESTAMP.0 == uapi::FEATURE_TIMESTAMP);
@@ -506,6 +521,8 @@ const _: () = {
     assert!(super::opcode::BIND_MW == uapi::OP_BIND_MW);
     assert!(super::opcode::WRITE_WITH_IMM == uapi::OP_WRITE_WITH_IMM);
     assert!(WITH_IMM == uapi::CQE_WITH_IMM);
+    assert!(OF_SEND == uapi::CQE_OF_SEND);
+    assert!(super::opcode::SEND_WITH_IMM == uapi::OP_SEND_WITH_IMM);
 
     assert!(size_of::<AllocContextReq>() == size_of::<uapi::AllocContextReq>());
     assert!(size_of::<AllocContextResp>() == size_of::<uapi::AllocContextResp>());

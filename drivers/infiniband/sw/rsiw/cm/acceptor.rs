@@ -25,7 +25,10 @@ use super::{
         NOT_IN_NAMESPACE, //
     },
     endpoint::Endpoints,
-    listener::Listener,
+    listener::{
+        Addressee,
+        Listener, //
+    },
     registry::{
         Entry,
         Registry,
@@ -133,9 +136,12 @@ impl Acceptors {
 /// and the sockets that are shared.
 pub(super) struct ListenAt<'a> {
     acceptors: &'a Arc<Acceptors>,
-    id: CallId<'a>,
     netdev: &'a NetDevice,
     addr: SocketAddr,
+    /// The port space of the RDMA CM that the port is in; zero is none.
+    port_space: u32,
+    is_v6_only: bool,
+    tos: Option<u8>,
     ways: Ways,
     mapped_port: Option<u16>,
     backlog: u32,
@@ -145,19 +151,41 @@ impl<'a> ListenAt<'a> {
     fn new(
         acceptors: &'a Arc<Acceptors>,
         dev: &Device,
-        id: CallId<'a>,
+        id: CallId<'_>,
         netdev: &'a NetDevice,
         addr: SocketAddr,
         backlog: u32,
     ) -> Self {
         Self {
             acceptors,
-            id,
             netdev,
             addr,
+            port_space: id.port_space(),
+            is_v6_only: id.afonly(),
+            tos: id.tos(),
             ways: dev.ways(),
             mapped_port: mapped_port(dev, id, netdev),
             backlog: backlog.max(TCP_BACKLOG),
+        }
+    }
+
+    /// Returns the place at which a device listens for queue pairs that are connected by number.
+    pub(super) fn for_numbers(
+        acceptors: &'a Arc<Acceptors>,
+        dev: &Device,
+        netdev: &'a NetDevice,
+        addr: SocketAddr,
+    ) -> Self {
+        Self {
+            acceptors,
+            netdev,
+            addr,
+            port_space: 0,
+            is_v6_only: true,
+            tos: None,
+            ways: dev.ways(),
+            mapped_port: None,
+            backlog: TCP_BACKLOG,
         }
     }
 
@@ -167,7 +195,7 @@ impl<'a> ListenAt<'a> {
             namespace: self.netdev.namespace(),
             vrf: self.netdev.vrf(),
             is_ipv6: self.addr.is_ipv6(),
-            port_space: self.id.port_space(),
+            port_space: self.port_space,
             port: self.addr.port(),
             tcp_port: self.mapped_port.unwrap_or(self.addr.port()),
         })
@@ -181,10 +209,10 @@ impl<'a> ListenAt<'a> {
             Role::Single | Role::Below(_) => self.ways,
         };
         let sock = TcpSocket::new(self.netdev, &addr, ways)?;
-        if addr.is_ipv6() && self.id.afonly() {
+        if addr.is_ipv6() && self.is_v6_only {
             sock.set_v6only()?;
         }
-        if let Some(tos) = self.id.tos() {
+        if let Some(tos) = self.tos {
             sock.set_tos(tos);
         }
         if let Some(port) = self.mapped_port {
@@ -505,7 +533,8 @@ pub(super) fn create(
         return Ok(());
     }
     let turns = Turns::new(dev.queues(), request::read)?;
-    let listener = Listener::new(endpoints, turns, id, backlog)?;
+    let addressee = Addressee::Consumer(id.into());
+    let listener = Listener::new(endpoints, turns, addressee, backlog)?;
     let mapping = id.hide_mapping();
     let listening = all.add(|number| {
         id.set_provider_data(number);

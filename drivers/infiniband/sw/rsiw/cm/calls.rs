@@ -205,6 +205,27 @@ impl Dial {
         Ok(KBox::new(dial, GFP_KERNEL_ACCOUNT)?)
     }
 
+    /// Takes what a queue pair that is connected by number says to its peer, of the same address
+    /// family.
+    pub(super) fn by_number(
+        dev: &Device,
+        (local, remote): (SocketAddr, SocketAddr),
+        tos: u8,
+        hello: &[u8],
+    ) -> Result<KBox<Self>> {
+        let mut private_data = KVec::with_capacity(hello.len(), GFP_KERNEL_ACCOUNT)?;
+        private_data.extend_from_slice(hello, GFP_KERNEL_ACCOUNT)?;
+        let dial = Dial {
+            local,
+            mapped_port: None,
+            remote,
+            ways: dev.ways(),
+            tos: Some(tos),
+            private_data,
+        };
+        Ok(KBox::new(dial, GFP_KERNEL_ACCOUNT)?)
+    }
+
     /// Starts to connect TCP, which reports to `handler`. With `is_secure` the socket is made for
     /// TLS.
     ///

@@ -14,6 +14,7 @@ use super::{
         Endpoint,
         EndpointState,
         OwnConnection,
+        Recipient,
         Security, //
     },
     listener::Listener,
@@ -37,7 +38,6 @@ use crate::{
             iwcm::{
                 self,
                 Addresses,
-                CmId,
                 Depths,
                 MAX_EVENT_DATA, //
             },
@@ -80,7 +80,6 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
-        aref::ARef,
         Arc,
         MutexGuard, //
     },
@@ -221,7 +220,8 @@ impl Endpoint {
     fn detach(self: &Arc<Self>, st: &mut EndpointState, error: Option<connection::Error>) {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
-            if let Some(error) = error.map(errno) {
+            // A matchmaker tries again, and says so in the end.
+            if let Some(error) = error.map(errno).filter(|_| self.matchmaker().is_none()) {
                 let num = qp.shared.id.num();
                 self.dev().log(
                     qp.shared.id.peer_author(),
@@ -286,7 +286,10 @@ impl Endpoint {
                 result => result?,
             }
         }
-        qp.start(&sock, params, &**self)?;
+        match self.matchmaker() {
+            Some(matchmaker) => matchmaker.start(&sock, params, st.connection.reply_data())?,
+            None => qp.start(&sock, params, &**self)?,
+        }
         st.dial = None;
         Ok(())
     }
@@ -365,23 +368,24 @@ pub(super) struct PendingEvent {
     data: [u8; MAX_EVENT_DATA],
     /// Of a Request.
     addresses: Option<Addresses>,
-    /// The listener that a Request goes to; all other events go to `id`.
+    /// The listener that a Request goes to.
     listener: Option<Arc<Listener>>,
-    id: Option<ARef<CmId>>,
+    /// Who gets all other events.
+    recipient: Option<Recipient>,
 }
 
 impl PendingEvent {
     fn deliver(&self, number: usize) -> Result {
+        if let Some(Recipient::Matchmaker(matchmaker)) = &self.recipient {
+            matchmaker.told(&self.event, &self.data);
+            return Ok(());
+        }
         let data = |len| self.data.get(..len).unwrap_or(&[]);
         let event = match self.event {
             Event::Request { depths, data: len } => {
                 let listener = self.listener.as_ref().ok_or(EINVAL)?;
-                return listener.deliver(&iwcm::Event::ConnectRequest {
-                    number,
-                    addresses: self.addresses.ok_or(EAFNOSUPPORT)?,
-                    depths: event_depths(depths),
-                    private_data: data(len),
-                });
+                let addresses = self.addresses.ok_or(EAFNOSUPPORT)?;
+                return listener.deliver(number, addresses, event_depths(depths), data(len));
             }
             Event::Reply {
                 error,
@@ -398,7 +402,10 @@ impl PendingEvent {
             Event::Disconnect => iwcm::Event::Disconnect,
             Event::Close => iwcm::Event::Close,
         };
-        self.id.as_ref().ok_or(EINVAL)?.deliver(&event)
+        match &self.recipient {
+            Some(Recipient::Consumer(id)) => id.deliver(&event),
+            _ => Err(EINVAL),
+        }
     }
 }
 
@@ -420,17 +427,17 @@ impl Endpoint {
             },
             _ => (None, None),
         };
-        let id = if event.is_last() {
-            self.take_cm_id()
+        let recipient = if event.is_last() {
+            self.take_recipient()
         } else {
-            self.cm_id()
+            self.recipient()
         };
         Some(PendingEvent {
             event,
             data,
             addresses,
             listener,
-            id,
+            recipient,
         })
     }
 
@@ -443,8 +450,8 @@ impl Endpoint {
             Err(_) => Input::Undelivered(pending.event),
         };
         let mut st = self.state.lock();
-        if let Some(id) = pending.id.filter(|_| self.cm_id().is_none()) {
-            self.set_cm_id(id);
+        if let Some(recipient) = pending.recipient.filter(|_| self.recipient().is_none()) {
+            self.set_recipient(recipient);
         }
         self.feed(&mut st, input);
     }
@@ -593,9 +600,9 @@ impl Endpoint {
         let security = core::mem::replace(&mut st.security, Security::Settled);
         let spot = st.spot.take();
         let qp = st.qp.take();
-        let cm_id = self.take_cm_id();
+        let recipient = self.take_recipient();
         drop(st);
-        drop((callbacks, security, spot, sock, qp, cm_id));
+        drop((callbacks, security, spot, sock, qp, recipient));
         true
     }
 }

@@ -57,6 +57,7 @@ use crate::{
             Awaits,
             Code,
             Connection,
+            Event,
             StreamEnd, //
         },
         crowd::Source,
@@ -67,6 +68,7 @@ use crate::{
         },
         setup::{
             Initiator,
+            Params,
             Responder, //
         },
     },
@@ -102,6 +104,26 @@ use kernel::{
 
 /// How long a handshake of TLS may wait for others, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
+
+/// Who is told of the connection's events.
+#[derive(Clone)]
+pub(super) enum Recipient {
+    /// A consumer of the connection manager, by its identifier.
+    Consumer(ARef<CmId>),
+    /// Who connects a queue pair by number.
+    Matchmaker(Arc<dyn Matchmaker>),
+}
+
+/// Who connects a queue pair by number, and is told of the connection in the place of a consumer.
+/// Process context.
+pub(super) trait Matchmaker: Send + Sync {
+    /// Gives the stream to the queue pair, as [`Qp::start`] does. At the side that connects, the
+    /// private data of the Reply is `reply`.
+    fn start(&self, sock: &Arc<TcpSocket>, params: &Params, reply: &[u8]) -> Result;
+
+    /// Takes note of an event of the connection; `data` begins with the private data of a Reply.
+    fn told(&self, event: &Event, data: &[u8]);
+}
 
 /// Who acts for the endpoint until there is a Request: instead of the endpoint's own work item, a
 /// work item that many endpoints share runs for it (see [`super::registry`]).
@@ -233,7 +255,7 @@ impl EndpointState {
 /// What observers may see. They must not take the endpoint's mutex: work that finds it taken leaves
 /// the endpoint to whoever holds it.
 struct Visible {
-    cm_id: Option<ARef<CmId>>,
+    recipient: Option<Recipient>,
     /// The identifier by which the consumer knows, or has known, the connection.
     consumer: Option<ConsumerId>,
     phase: &'static CStr,
@@ -318,7 +340,7 @@ impl Endpoint {
     fn new(endpoints: Arc<Endpoints>, number: usize, payer: Payer) -> Result<Arc<Self>> {
         let state = EndpointState::new();
         let shown = Visible {
-            cm_id: None,
+            recipient: None,
             consumer: None,
             phase: state.connection.phase(),
         };
@@ -350,10 +372,10 @@ impl Endpoint {
     pub(super) fn describe(&self, id: ConsumerId, to: &mut Details<'_>) -> Result {
         let phase = {
             let shown = self.shown.lock();
-            if !shown.cm_id.as_ref().is_some_and(|own| own.is_of(id)) {
-                return Ok(());
+            match &shown.recipient {
+                Some(Recipient::Consumer(own)) if own.is_of(id) => shown.phase,
+                _ => return Ok(()),
             }
-            shown.phase
         };
         to.number(c"conn", self.trace_number())?;
         to.word(c"phase", phase)
@@ -365,33 +387,41 @@ impl Endpoint {
         self.number as u32
     }
 
+    /// Returns who connects the queue pair, unless that is a consumer.
+    pub(super) fn matchmaker(&self) -> Option<Arc<dyn Matchmaker>> {
+        match self.recipient() {
+            Some(Recipient::Matchmaker(matchmaker)) => Some(matchmaker),
+            _ => None,
+        }
+    }
+
     /// Publishes the phase of the connection. Under the mutex.
     pub(super) fn show_phase(&self, phase: &'static CStr) {
         self.shown.lock().phase = phase;
     }
 
-    pub(super) fn cm_id(&self) -> Option<ARef<CmId>> {
-        self.shown.lock().cm_id.clone()
+    pub(super) fn recipient(&self) -> Option<Recipient> {
+        self.shown.lock().recipient.clone()
     }
 
     /// Under the mutex.
-    pub(super) fn set_cm_id(&self, id: ARef<CmId>) {
-        let old = self.shown.lock().cm_id.replace(id);
+    pub(super) fn set_recipient(&self, recipient: Recipient) {
+        let old = self.shown.lock().recipient.replace(recipient);
         drop(old);
     }
 
     /// Sets the identifier by which a consumer connects or accepts, and lets [`Registry::find`]
     /// find the endpoint by it. Under the mutex, and while there is a connection.
     pub(super) fn introduce(&self, id: CallId<'_>) {
-        self.set_cm_id(id.into());
+        self.set_recipient(Recipient::Consumer(id.into()));
         let consumer = id.consumer();
         self.shown.lock().consumer = Some(consumer);
         self.endpoints.all.introduce(self.number, consumer);
     }
 
     /// Under the mutex.
-    pub(super) fn take_cm_id(&self) -> Option<ARef<CmId>> {
-        self.shown.lock().cm_id.take()
+    pub(super) fn take_recipient(&self) -> Option<Recipient> {
+        self.shown.lock().recipient.take()
     }
 
     /// Queues the work: the deputy's if there is one, else the endpoint's own. Any context.

@@ -16,8 +16,9 @@ use crate::{
     ffi::{
         rdma::{
             iwcm::{
-                CallId,
+                Addresses,
                 CmId,
+                Depths,
                 Event, //
             },
             stats::Details, //
@@ -51,12 +52,25 @@ const HALF_OPEN: (usize, usize) = (128, 1024);
 const HANDSHAKES: usize = 32;
 const NS_PER_MS: u64 = 1_000_000;
 
+/// Who is told of Requests.
+pub(super) enum Addressee {
+    /// A consumer of the connection manager, by its identifier.
+    Consumer(ARef<CmId>),
+    Other(Arc<dyn TakesRequests>),
+}
+
+/// Who takes Requests without a consumer.
+pub(super) trait TakesRequests: Send + Sync {
+    /// Acts upon the Request of endpoint `number`. No lock is held.
+    fn asked(&self, number: usize, addresses: &Addresses, private_data: &[u8]);
+}
+
 #[pin_data]
 pub(super) struct Listener {
     pub(super) endpoints: Arc<Endpoints>,
     /// Endpoints without a Request, to which something has happened.
     pub(super) turns: Arc<Turns<Endpoint>>,
-    cm_id: ARef<CmId>,
+    addressee: Addressee,
     #[pin]
     half_open: SpinLock<HalfOpen>,
     /// How many connections without a Request there may be; how many there are; and how many of
@@ -91,7 +105,7 @@ impl Listener {
     pub(super) fn new(
         endpoints: &Arc<Endpoints>,
         turns: Arc<Turns<Endpoint>>,
-        id: CallId<'_>,
+        addressee: Addressee,
         backlog: u32,
     ) -> Result<Arc<Self>> {
         let (least, most) = HALF_OPEN;
@@ -110,7 +124,7 @@ impl Listener {
             pin_init!(Self {
                 endpoints: endpoints.clone(),
                 turns,
-                cm_id: id.into(),
+                addressee,
                 half_open <- new_spinlock!(half_open, "rsiw::cm::Listener::half_open"),
                 places,
                 taken: Atomic::new(0),
@@ -154,13 +168,30 @@ impl Listener {
         to.number(c"handshakes", self.shaking.load(Relaxed))
     }
 
-    /// Hands an event to the consumer, or returns `ECONNABORTED` if the listener is closed. No lock
-    /// may be held.
-    pub(super) fn deliver(&self, event: &Event<'_>) -> Result {
+    /// Tells of the Request of endpoint `number`, or returns `ECONNABORTED` if the listener is
+    /// closed. No lock may be held.
+    pub(super) fn deliver(
+        &self,
+        number: usize,
+        addresses: Addresses,
+        depths: Depths,
+        private_data: &[u8],
+    ) -> Result {
         if self.is_closed() {
             return Err(ECONNABORTED);
         }
-        self.cm_id.deliver(event)
+        match &self.addressee {
+            Addressee::Consumer(id) => id.deliver(&Event::ConnectRequest {
+                number,
+                addresses,
+                depths,
+                private_data,
+            }),
+            Addressee::Other(other) => {
+                other.asked(number, &addresses, private_data);
+                Ok(())
+            }
+        }
     }
 
     /// Removes an endpoint that has got its Request, or is gone.

@@ -223,6 +223,7 @@ impl Completion {
                 Extra::Nothing => WcExtra::Nothing,
                 Extra::Invalidated(stag) => WcExtra::Invalidated(stag.0),
                 Extra::Immediate(data) => WcExtra::Immediate(data.short()),
+                Extra::WithImmediate(data) => WcExtra::Immediate(data),
             },
             qp,
         )
@@ -241,6 +242,8 @@ const fn wc_status(status: Status<Fault>) -> WcStatus {
             Fault::RemoteAccess => WcStatus::REM_ACCESS_ERR,
             Fault::RemoteInvalid => WcStatus::REM_INV_REQ_ERR,
             Fault::General => WcStatus::GENERAL_ERR,
+            Fault::RetryExceeded => WcStatus::RETRY_EXC_ERR,
+            Fault::RnrRetryExceeded => WcStatus::RNR_RETRY_EXC_ERR,
         },
     }
 }

@@ -22,7 +22,8 @@ use crate::{
         wqe,
         CqCtrl,
         Cqe,
-        Rings, //
+        Rings,
+        GENERAL, //
     },
     ffi::{
         mm::ring::{
@@ -254,13 +255,14 @@ impl Completion {
         // Stock entries have no room for Immediate Data.
         let (flags, inval_stag) = match self.extra {
             Extra::Invalidated(stag) => (wqe::VALID | wqe::REM_INVAL, stag.0),
-            Extra::Nothing | Extra::Immediate(_) => (wqe::VALID, 0),
+            Extra::Nothing | Extra::Immediate(_) | Extra::WithImmediate(_) => (wqe::VALID, 0),
         };
         Cqe {
             id: self.id,
             flags: flags as u8, // CAST: the bits used are below 8.
             opcode: opcode::of(self.operation),
-            status: wc_status(self.status),
+            // What came later is an error of no particular kind there.
+            status: wc_status(self.status).min(GENERAL),
             bytes: self.bytes,
             inval_stag: u64::from(inval_stag),
             qp_id: u64::from(self.qp.0),
@@ -271,6 +273,10 @@ impl Completion {
         let (flags, data) = match self.extra {
             Extra::Nothing => (wqe::VALID, 0),
             Extra::Invalidated(stag) => (wqe::VALID | wqe::REM_INVAL, stag.0),
+            Extra::WithImmediate(data) => (
+                wqe::VALID | own::WITH_IMM | own::OF_SEND,
+                u32::from_ne_bytes(data),
+            ),
             Extra::Immediate(data) => {
                 (wqe::VALID | own::WITH_IMM, u32::from_ne_bytes(data.short()))
             }

@@ -48,6 +48,10 @@ pub(crate) mod params {
         /// them. For new connections.
         fn wait_placed() -> bool = rsiw_wait_placed;
 
+        /// The TCP port at which queue pairs are reached that programs connect by number; zero is
+        /// none. For queue pairs that take the step to RTR.
+        fn qp_port() -> u16 = rsiw_qp_port;
+
         /// Whether connections have TLS below MPA: no (0), with a key that both ends have (1), with
         /// certificates (2). For new devices, as are the next two.
         fn tls() -> u32 = rsiw_tls;
@@ -111,6 +115,7 @@ pub(crate) mod uapi {
     pub(crate) const FEATURE_TIMESTAMP: u64 = b::rsiw_feature_RSIW_FEATURE_TIMESTAMP as u64;
     pub(crate) const FEATURE_RESIZE: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE as u64;
     pub(crate) const FEATURE_RESIZE_STEPS: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE_STEPS as u64;
+    pub(crate) const FEATURE_SEND_IMM: u64 = b::rsiw_feature_RSIW_FEATURE_SEND_IMM as u64;
     pub(crate) const RESIZE_MAKE: u32 = b::rsiw_resize_flags_RSIW_RESIZE_MAKE;
     pub(crate) const RESIZE_MOVE: u32 = b::rsiw_resize_flags_RSIW_RESIZE_MOVE;
     pub(crate) const RESIZE_SRQ_LIMIT: u32 = b::rsiw_resize_srq_flags_RSIW_RESIZE_SRQ_LIMIT;
@@ -119,5 +124,7 @@ pub(crate) mod uapi {
     pub(crate) const MAX_POLL_US: u32 = b::RSIW_MAX_POLL_US;
     pub(crate) const OP_BIND_MW: u8 = b::rsiw_opcode_RSIW_OP_BIND_MW as u8;
     pub(crate) const OP_WRITE_WITH_IMM: u8 = b::rsiw_opcode_RSIW_OP_WRITE_WITH_IMM as u8;
+    pub(crate) const OP_SEND_WITH_IMM: u8 = b::rsiw_opcode_RSIW_OP_SEND_WITH_IMM as u8;
     pub(crate) const CQE_WITH_IMM: u16 = b::RSIW_CQE_WITH_IMM as u16;
+    pub(crate) const CQE_OF_SEND: u16 = b::RSIW_CQE_OF_SEND as u16;
 }

@@ -255,6 +255,14 @@ where
         }
     }
 
+    /// Returns the private data of the peer's Reply, while the QP is given the stream.
+    pub(crate) fn reply_data(&self) -> &[u8] {
+        match &self.phase {
+            Phase::Starting { mpa: Some(mpa), .. } => mpa.private_data(),
+            _ => &[],
+        }
+    }
+
     /// Takes the next event, and writes its private data to `data`, as much as there is room for.
     pub(crate) fn next_event(&mut self, data: &mut [u8]) -> Option<Event> {
         if let Some(depths) = self.outbox.request.take() {

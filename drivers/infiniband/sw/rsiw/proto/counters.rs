@@ -146,6 +146,14 @@ counters! {
     ConnFailed = c"conn_failed";
     /// Connections whose TCP was reset, or that lost their peer or their interface.
     ConnLost = c"conn_lost";
+    /// Queue pairs that are connected by number whose peers this side has called, and the calls that
+    /// it had to repeat.
+    QpDialed = c"qp_dialed";
+    QpRedialed = c"qp_redialed";
+    /// Requests for queue pairs that are connected by number: those that came before the queue pair
+    /// was ready, and those that were refused.
+    QpParked = c"qp_parked";
+    QpRefused = c"qp_refused";
 }
 
 pub(crate) const COUNT: usize = Counter::ALL.len();
@@ -273,7 +281,7 @@ impl Tally {
     #[inline(always)]
     pub(crate) fn sent(&mut self, kind: &Kind, octets: u32) {
         match kind {
-            Kind::Send { .. } => {
+            Kind::Send { .. } | Kind::SendImmediate { .. } => {
                 self.add(Counter::TxSends, 1);
                 self.add(Counter::TxSendBytes, octets.into());
             }
@@ -321,6 +329,9 @@ impl Tally {
             }
             Action::Immediate { .. } => self.add(Counter::RxImmediates, 1),
             Action::ReadRequest { .. } => self.add(Counter::RxReads, 1),
+            Action::Terminate {
+                placed: Some(_), ..
+            } => {}
             Action::Terminate { code, .. } => {
                 let (_, received) = Counter::of_terminate(code);
                 self.add(received, 1);

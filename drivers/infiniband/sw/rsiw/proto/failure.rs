@@ -27,6 +27,10 @@ pub(crate) enum Fault {
     RemoteAccess,
     RemoteInvalid,
     General,
+    /// The peer is not there, or does not answer.
+    RetryExceeded,
+    /// The peer has no receive for a message.
+    RnrRetryExceeded,
 }
 
 impl Status<Fault> {
@@ -42,6 +46,8 @@ impl Status<Fault> {
             Self::Failed(Fault::RemoteAccess) => c"remote_access",
             Self::Failed(Fault::RemoteInvalid) => c"remote_invalid",
             Self::Failed(Fault::General) => c"general",
+            Self::Failed(Fault::RetryExceeded) => c"retry_exceeded",
+            Self::Failed(Fault::RnrRetryExceeded) => c"rnr_retry_exceeded",
         }
     }
 }
@@ -88,6 +94,8 @@ impl Cause {
                     Fault::RemoteAccess => 5,
                     Fault::RemoteInvalid => 6,
                     Fault::General => 7,
+                    Fault::RetryExceeded => 8,
+                    Fault::RnrRetryExceeded => 9,
                 },
             ),
             Status::Failed(_) | Status::Flushed => stream,
@@ -112,6 +120,9 @@ impl Cause {
             QpEvent::Timeout => 7,
             QpEvent::PostedTooLate => 8,
             QpEvent::DataInClosing => 9,
+            QpEvent::Leave => 10,
+            QpEvent::PeerGone { .. } => 11,
+            QpEvent::Unreachable => 12,
             QpEvent::Connected
             | QpEvent::Modify { .. }
             | QpEvent::LocalError { .. }

@@ -80,6 +80,11 @@ pub(crate) enum Kind {
         /// Invalidate this STag at the peer.
         invalidate: Option<Stag>,
     },
+    /// A Send with immediate data, as its octets are to be in the header.
+    SendImmediate {
+        solicited: bool,
+        data: [u8; 4],
+    },
     Write {
         stag: Stag,
         to: TaggedOffset,
@@ -103,6 +108,7 @@ impl Kind {
                 solicited,
                 invalidate,
             } => Opcode::send(*solicited, invalidate.is_some()),
+            Self::SendImmediate { solicited, .. } => Opcode::send_immediate(*solicited),
             Self::Write { .. } => Opcode::Write,
             Self::Immediate { solicited, .. } => Opcode::immediate(*solicited),
             Self::ReadRequest(_) => Opcode::ReadRequest,
@@ -110,6 +116,19 @@ impl Kind {
             Self::AtomicResponse(_) => Opcode::AtomicResponse,
             Self::ReadResponse(_) => Opcode::ReadResponse,
         }
+    }
+}
+
+impl Kind {
+    /// Returns whether the receiver counts the message among those that it has placed.
+    pub(crate) const fn is_placed(&self) -> bool {
+        matches!(
+            self,
+            Self::Send { .. }
+                | Self::SendImmediate { .. }
+                | Self::Write { .. }
+                | Self::Immediate { .. }
+        )
     }
 }
 
@@ -172,7 +191,7 @@ impl Messages {
     #[inline(always)]
     pub(crate) fn message(&mut self, kind: Kind, len: u32) -> Message {
         let (msn, len) = match kind {
-            Kind::Send { .. } => (self.send_msn.take(), len),
+            Kind::Send { .. } | Kind::SendImmediate { .. } => (self.send_msn.take(), len),
             Kind::Immediate { .. } => (self.send_msn.take(), 0),
             Kind::ReadRequest(_) | Kind::AtomicRequest(_) => (self.read_msn.take(), 0),
             Kind::AtomicResponse(_) => (self.atomic_msn.take(), 0),
@@ -281,7 +300,7 @@ impl Message {
             return None;
         }
         let header_len = match self.kind {
-            Kind::Send { .. } => size_of::<UntaggedFpdu>(),
+            Kind::Send { .. } | Kind::SendImmediate { .. } => size_of::<UntaggedFpdu>(),
             Kind::Immediate { .. } => size_of::<ImmediateFpdu>(),
             Kind::ReadRequest(_) => size_of::<ReadRequestFpdu>(),
             Kind::AtomicRequest(_) => size_of::<AtomicRequestFpdu>(),
@@ -354,6 +373,12 @@ impl Message {
             }) => tagged(Opcode::ReadResponse, sink_stag, sink_to)
                 .write_to(out)
                 .is_ok(),
+            Kind::SendImmediate { solicited, data } => {
+                let opcode = Opcode::send_immediate(solicited);
+                let data = Stag(u32::from_be_bytes(data));
+                let front = self.untagged(frame, opcode, Some(data), qn::SEND);
+                front.write_to(out).is_ok()
+            }
             _ => self.put_all(frame, out),
         }
     }
@@ -408,7 +433,10 @@ impl Message {
             }
             .write_to(out)
             .is_ok(),
-            Kind::Send { .. } | Kind::Write { .. } | Kind::ReadResponse(_) => false,
+            Kind::Send { .. }
+            | Kind::SendImmediate { .. }
+            | Kind::Write { .. }
+            | Kind::ReadResponse(_) => false,
         }
     }
 }
@@ -588,7 +616,9 @@ pub(crate) const fn may_start(
             return Err(Fault::LocalOperation);
         }
         Operation::Read { .. } | Operation::Atomic { .. } => reads >= ord,
-        Operation::Send { .. } | Operation::Write { .. } => fence && reads > 0,
+        Operation::Send { .. } | Operation::SendImmediate { .. } | Operation::Write { .. } => {
+            fence && reads > 0
+        }
         Operation::Local(Local::Invalidate { .. }) => fence && earlier,
         Operation::Local(Local::Register | Local::Bind) => false,
     };

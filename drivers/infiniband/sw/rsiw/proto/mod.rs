@@ -7,6 +7,7 @@
 //! context that its module names.
 #![forbid(unsafe_code)]
 
+pub(crate) mod by_number;
 pub(crate) mod connection;
 pub(crate) mod counters;
 pub(crate) mod crowd;
@@ -15,7 +16,6 @@ pub(crate) mod drain;
 pub(crate) mod failure;
 pub(crate) mod fin;
 pub(crate) mod frame;
-pub(crate) mod gids;
 pub(crate) mod message;
 pub(crate) mod negotiate;
 pub(crate) mod notes;

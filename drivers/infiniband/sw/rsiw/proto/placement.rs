@@ -15,6 +15,10 @@
 //! A program disconnects as soon as it has what it waited for. Then a Read may come too late to be
 //! answered. So a side that has sent its FIN drops a Read of no octets, without an error. And when
 //! the peer closes in good order, requests that it has not confirmed complete as they do by default.
+//! Between queue pairs that are connected by number that would not do: there, whoever ends the
+//! stream says in a Terminate how many messages it has placed ([`Quote::placed`]).
+//!
+//! [`Quote::placed`]: crate::wire::terminate::Quote::placed
 //!
 //! The records of Sends and Writes have two conditions then: that TCP has them, and that a response
 //! has told of them or of one behind them. Both are looked at where the oldest request completes
@@ -24,7 +28,10 @@
 #![forbid(unsafe_code)]
 
 use super::ring::Token;
-use core::num::Saturating;
+use core::num::{
+    Saturating,
+    Wrapping, //
+};
 
 /// How far the peer has placed what was sent. Under the lock of the requests under way.
 #[derive(Clone, Copy, Debug)]
@@ -59,11 +66,27 @@ impl Placed {
     }
 }
 
+/// A request, and how many Sends, Immediates and Writes were sent up to it.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    token: Token,
+    messages: Wrapping<u32>,
+}
+
+impl Sent {
+    /// Returns whether the peer has placed the request, if it has placed so many messages.
+    fn is_placed(&self, messages: u32) -> bool {
+        (Wrapping(messages) - self.messages).0 <= u32::MAX / 2
+    }
+}
+
 /// What the sender has sent, and has not asked about. Under the lock of the sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unasked {
     /// The youngest request that TCP, or the batch, has all of.
-    youngest: Option<Token>,
+    youngest: Option<Sent>,
+    /// The youngest request that the peer was asked about.
+    asked: Option<Sent>,
     /// Octets since the last Read, at least.
     octets: Saturating<u32>,
 }
@@ -74,18 +97,36 @@ const RUN_OCTETS: u32 = 1 << 20;
 impl Unasked {
     pub(super) const NOTHING: Self = Self {
         youngest: None,
+        asked: None,
         octets: Saturating(0),
     };
 
-    /// Adds a request of so many octets.
-    pub(super) fn add(&mut self, token: Token, octets: u32) {
-        self.youngest = Some(token);
+    /// Adds a request of so many octets, with which so many messages were sent.
+    pub(super) fn add(&mut self, token: Token, octets: u32, messages: Wrapping<u32>) {
+        self.youngest = Some(Sent { token, messages });
         self.octets += octets;
     }
 
+    /// Takes note that the peer is asked about all that was sent.
+    pub(super) fn ask(&mut self) {
+        let asked = self.youngest.take();
+        *self = Self {
+            asked: asked.or(self.asked),
+            ..Self::NOTHING
+        };
+    }
+
     /// Returns the youngest request.
-    pub(super) const fn youngest(&self) -> Option<Token> {
-        self.youngest
+    pub(super) fn youngest(&self) -> Option<Token> {
+        Some(self.youngest?.token)
+    }
+
+    /// Returns the youngest request known to be placed, as the peer says that it has placed so many
+    /// messages, and will say nothing more.
+    pub(super) fn placed(&self, messages: u32) -> Option<Token> {
+        let mut sent = Iterator::chain(self.youngest.iter(), &self.asked);
+        let placed = sent.find(|sent| sent.is_placed(messages))?;
+        Some(placed.token)
     }
 
     /// Returns whether the peer is to be asked before more is sent.

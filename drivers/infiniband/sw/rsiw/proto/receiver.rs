@@ -86,7 +86,10 @@ use crate::wire::{
     Short, //
 };
 use core::{
-    num::Saturating,
+    num::{
+        Saturating,
+        Wrapping, //
+    },
     ops::DerefMut, //
 };
 
@@ -147,6 +150,8 @@ pub(crate) struct Receiver<B> {
     /// The Read whose response comes in.
     responding: Option<Responding>,
     patience: Patience,
+    /// How many Sends, Immediates and Writes are placed.
+    placed: Wrapping<u32>,
     /// An FPDU with the right CRC has come in.
     heard: bool,
     /// The ULPDU at hand is traced.
@@ -179,6 +184,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             request: None,
             responding: None,
             patience: Patience::new(0),
+            placed: Wrapping(0),
             heard: false,
             traced: false,
             stopped: false,
@@ -248,6 +254,16 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.recv.take()
     }
 
+    /// Lets the peer send Sends with immediate data.
+    pub(crate) fn allow_send_immediate(&mut self) {
+        self.segments.allow_send_immediate();
+    }
+
+    /// Returns how many Sends, Immediates and Writes of the peer are placed; wraps.
+    pub(crate) fn placed(&self) -> u32 {
+        self.placed.0
+    }
+
     /// Returns whether nothing is taken in any more.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped
@@ -285,13 +301,23 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 self.ulpdu(head.octets(), head.ulpdu_len, now)
             }
             Rest::Wait | Rest::Waits(_) => Ok(Some(Step::Pause)),
-            Rest::Write(stag, to, payload) => {
-                self.rest = Rest::Written;
+            Rest::Write {
+                stag,
+                to,
+                payload,
+                last,
+            } => {
+                self.rest = Rest::Written { last };
                 Ok(self.place(Target::Write(stag, to), payload))
             }
             Rest::Send(part) => self.send(&part),
             Rest::Sent { last: true } => Ok(Some(self.end_send())),
-            Rest::Written | Rest::Sent { last: false } | Rest::Responded { last: false } => {
+            Rest::Written { last } => {
+                self.placed += u32::from(last);
+                self.finish();
+                Ok(None)
+            }
+            Rest::Sent { last: false } | Rest::Responded { last: false } => {
                 self.finish();
                 Ok(None)
             }
@@ -544,7 +570,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let rest = match (now.arrival(), segment.action) {
             // What this asks concerns the peer only (`proto::placement`).
             (Arrival::TooLate, Action::ReadRequest { request, .. }) if request.len == 0 => {
-                Ok(Rest::Written)
+                Ok(Rest::Written { last: false })
             }
             (Arrival::TooLate, action) if !matches!(action, Action::Terminate { .. }) => {
                 Ok(Rest::Tell(Step::DataInClosing))
@@ -565,8 +591,13 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             len: segment.payload_len.into(),
         };
         Ok(match segment.action {
-            Action::Ignore => Rest::Written,
-            Action::Write { stag, to, .. } => Rest::Write(stag, to, payload),
+            Action::Ignore => Rest::Written { last: false },
+            Action::Write { stag, to, last } => Rest::Write {
+                stag,
+                to,
+                payload,
+                last,
+            },
             Action::ReadResponse { stag, to, last } => Rest::Response {
                 stag,
                 to,
@@ -579,9 +610,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 last,
                 solicited,
                 invalidate,
+                immediate,
                 ..
             } => {
-                let extra = invalidate.map_or(Extra::Nothing, Extra::Invalidated);
+                let extra = match (invalidate, immediate) {
+                    (Some(stag), _) => Extra::Invalidated(stag),
+                    (None, Some(data)) => Extra::WithImmediate(data),
+                    (None, None) => Extra::Nothing,
+                };
                 Rest::Send(Part {
                     mo,
                     payload,
@@ -612,7 +648,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
                 self.queue(Inbound::Atomic(msn, request))
             }
             Action::AtomicResponse(response) => Rest::AskAtomic(response),
-            Action::Terminate { code, read } => Rest::Tell(Step::Terminated { code, read }),
+            Action::Terminate { code, read, placed } => {
+                Rest::Tell(Step::Terminated { code, read, placed })
+            }
         })
     }
 
@@ -671,6 +709,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     #[inline]
     fn complete(&mut self) -> Step {
         self.recv = None;
+        self.placed += 1;
         self.finish();
         Step::Complete
     }

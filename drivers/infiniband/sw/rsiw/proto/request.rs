@@ -18,6 +18,8 @@ pub(crate) enum Operation {
         /// The peer is to invalidate this STag.
         invalidate: Option<Stag>,
     },
+    /// A Send with immediate data, which only some peers take.
+    SendImmediate { data: [u8; 4] },
     /// RDMA Write to `to` of `stag`.
     Write {
         stag: Stag,
@@ -141,7 +143,7 @@ pub(crate) struct Sink {
 impl Operation {
     pub(crate) const fn kind(&self) -> OperationType {
         match self {
-            Operation::Send { .. } => OperationType::Send,
+            Operation::Send { .. } | Operation::SendImmediate { .. } => OperationType::Send,
             Operation::Write { .. } => OperationType::Write,
             Operation::Read { .. } => OperationType::Read,
             Operation::Atomic { kind, .. } => *kind,

@@ -57,7 +57,14 @@ pub(crate) fn is_enough(front: &[u8]) -> bool {
         Some((ddp::Header::Tagged(_), _)) => true,
         Some((header, _)) => matches!(
             rdmap::Control(header.rdmap()).opcode(),
-            Some(Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate)
+            Some(
+                Opcode::Send
+                    | Opcode::SendSe
+                    | Opcode::SendInvalidate
+                    | Opcode::SendSeInvalidate
+                    | Opcode::SendImmediate
+                    | Opcode::SendSeImmediate
+            )
         ),
         None => false,
     }
@@ -108,6 +115,8 @@ pub(crate) enum Action {
         solicited: bool,
         /// STag to invalidate at the end of the message, before the completion.
         invalidate: Option<Stag>,
+        /// Immediate data of the message.
+        immediate: Option<[u8; 4]>,
     },
     /// Complete a receive with `data`; nothing is placed.
     Immediate {
@@ -136,6 +145,8 @@ pub(crate) enum Action {
         code: u16,
         /// The Read Request or Atomic Request that the Terminate names.
         read: Option<Msn>,
+        /// How many messages the peer has placed, if it says that.
+        placed: Option<u32>,
     },
 }
 
@@ -184,6 +195,8 @@ pub(crate) struct Segments {
     atomic_msn: Msn,
     open: Option<SendInProgress>,
     rtr: RtrSet,
+    /// The peer may send Sends with immediate data.
+    has_send_immediate: bool,
     first: bool,
     stopped: bool,
     denied: bool,
@@ -220,11 +233,17 @@ impl Segments {
             atomic_msn: Msn::FIRST,
             open: None,
             rtr,
+            has_send_immediate: false,
             first: true,
             stopped: false,
             denied: false,
             run: None,
         }
+    }
+
+    /// Lets the peer send Sends with immediate data.
+    pub(crate) fn allow_send_immediate(&mut self) {
+        self.has_send_immediate = true;
     }
 
     /// Returns whether the refused segment was a Read Request or Atomic Request that the consumer
@@ -392,6 +411,11 @@ impl Segments {
                 ddp::Header::Untagged(h),
                 Opcode::Send | Opcode::SendSe | Opcode::SendInvalidate | Opcode::SendSeInvalidate,
             ) => self.send(opcode, h, len),
+            (ddp::Header::Untagged(h), Opcode::SendImmediate | Opcode::SendSeImmediate)
+                if rights.immediate && self.has_send_immediate =>
+            {
+                self.send(opcode, h, len)
+            }
             (ddp::Header::Untagged(h), Opcode::Immediate | Opcode::ImmediateSe)
                 if rights.immediate =>
             {
@@ -407,6 +431,7 @@ impl Segments {
                     Action::Terminate {
                         code: terminate.map_or(0, |t| t.code),
                         read: terminate.and_then(|t| t.refused_read()),
+                        placed: terminate.and_then(|t| t.placed()),
                     },
                 ))
             }
@@ -467,7 +492,9 @@ impl Segments {
         if self.first && self.rtr.send && last && len == 0 && opcode == Opcode::Send {
             return Ok((UNTAGGED_LEN, Action::Ignore));
         }
-        let invalidate = opcode.invalidates().then(|| Stag(h.invalidate.get()));
+        let field = h.invalidate.get();
+        let invalidate = opcode.invalidates().then_some(Stag(field));
+        let immediate = opcode.is_send_immediate().then_some(field.to_be_bytes());
         let solicited = opcode.solicited();
         Ok((
             UNTAGGED_LEN,
@@ -478,6 +505,7 @@ impl Segments {
                 last,
                 solicited,
                 invalidate,
+                immediate,
             },
         ))
     }

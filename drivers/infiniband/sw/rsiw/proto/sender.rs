@@ -72,7 +72,10 @@ use crate::wire::{
         Terminate, //
     },
 };
-use core::num::Saturating;
+use core::num::{
+    Saturating,
+    Wrapping, //
+};
 
 pub(crate) use self::env::{
     Env,
@@ -148,6 +151,10 @@ pub(crate) struct Sender {
     /// Requests complete when the peer has placed them.
     awaits_placement: bool,
     unasked: Unasked,
+    /// The peer takes Sends with immediate data.
+    has_send_immediate: bool,
+    /// How many Sends, Immediates and Writes were sent.
+    sent: Wrapping<u32>,
     /// What was sent since the caller last took it.
     pub(crate) tally: Tally,
     /// The calls of TCP in that time.
@@ -412,6 +419,8 @@ impl Sender {
             refused: None,
             awaits_placement: false,
             unasked: Unasked::NOTHING,
+            has_send_immediate: false,
+            sent: Wrapping(0),
             tally: Tally::new(),
             batches: 0,
         }
@@ -421,6 +430,11 @@ impl Sender {
     /// tells [`Sends`](super::sends::Sends), too.
     pub(crate) fn await_placement(&mut self) {
         self.awaits_placement = true;
+    }
+
+    /// Lets requests be Sends with immediate data, which the peer takes.
+    pub(crate) fn allow_send_immediate(&mut self) {
+        self.has_send_immediate = true;
     }
 
     /// Returns whether a message is on its way, apart from what is in the batch.
@@ -439,6 +453,12 @@ impl Sender {
             error: failure.error,
             quote: failure.quote,
         });
+    }
+
+    /// Returns the youngest request known to be placed, as the peer says that it has placed so many
+    /// messages ([`Quote::placed`]).
+    pub(crate) fn placed(&self, messages: u32) -> Option<Token> {
+        self.unasked.placed(messages)
     }
 
     /// Returns whether TCP has not got all of a Terminate; `is_batch_empty` says whether it has all
@@ -511,7 +531,9 @@ impl Sender {
                     return transport.starve();
                 }
                 self.has_terminated = true;
-                self.tally.terminate_sent(message.error);
+                if message.error != TermError::Leaving {
+                    self.tally.terminate_sent(message.error);
+                }
                 env.trace(Traced::Terminate(&message));
                 continue;
             }
@@ -631,6 +653,7 @@ impl Sender {
         }
         self.tally
             .sent(current.message.kind(), current.message.sent());
+        self.sent += u32::from(current.message.kind().is_placed());
         if let Some((data, solicited)) = current.then.take() {
             let kind = Kind::Immediate { data, solicited };
             current.message = self.messages.message(kind, 0);
@@ -639,7 +662,8 @@ impl Sender {
         let origin = current.origin;
         if self.awaits_placement {
             let octets = current.message.sent();
-            self.note_unplaced(env, &origin, octets, transport.is_direct());
+            let is_placed = transport.is_direct() && transport.has_placed();
+            self.note_unplaced(env, &origin, octets, is_placed);
         }
         self.current = None;
         // The next message mostly lies in the same memory.
@@ -705,19 +729,20 @@ impl Sender {
         }
     }
 
-    /// Takes note of a message, all of which is in the batch or handed over, that the peer places.
+    /// Takes note of a message, all of which is in the batch or handed over, that the peer places,
+    /// or `is_placed` already.
     #[inline(never)]
-    fn note_unplaced<T, E>(&mut self, env: &E, origin: &Origin, octets: u32, is_direct: bool)
+    fn note_unplaced<T, E>(&mut self, env: &E, origin: &Origin, octets: u32, is_placed: bool)
     where
         T: Transport,
         E: Env<T>,
     {
         match origin {
-            Origin::Request(token) if is_direct => {
+            Origin::Request(token) if is_placed => {
                 env.with_sends(|sends| sends.placed(*token));
                 self.unasked = Unasked::NOTHING;
             }
-            Origin::Request(token) => self.unasked.add(*token, octets),
+            Origin::Request(token) => self.unasked.add(*token, octets, self.sent),
             _ => {}
         }
     }
@@ -756,6 +781,7 @@ impl Sender {
             is_flushed: transport.unsent() == 0,
             is_direct: transport.is_direct(),
             may_send: self.may_start,
+            has_send_immediate: self.has_send_immediate,
         };
         let (locals, current) = (&mut self.locals, &mut self.current);
         let started = next_request(env, &mut self.messages, &now, locals, current);

@@ -218,8 +218,8 @@ where
     }
 
     /// Takes the oldest request out, as nothing is transmitted any more: see [`Order::flush`].
-    pub(crate) fn flush(&mut self) -> Option<(W, Status<Fault>)> {
-        self.order.flush()
+    pub(crate) fn flush(&mut self, blame: &mut Option<Fault>) -> Option<(W, Status<Fault>)> {
+        self.order.flush(blame)
     }
 
     /// Drops all requests under way, for another connection of the same QP (T-35).
@@ -406,12 +406,16 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Some((record.work, status))
     }
 
-    /// Takes the oldest request out, as flushed if it has not ended (T-34).
-    pub(crate) fn flush(&mut self) -> Option<(W, Status<E>)> {
+    /// Takes the oldest request out, as flushed if it has not ended (T-34). If there is a `blame`,
+    /// the first such request fails with it.
+    pub(crate) fn flush(&mut self, blame: &mut Option<E>) -> Option<(W, Status<E>)> {
         let record = self.ring.pop()?;
-        let status = self.ended(&record);
+        let status = self.ended(&record).unwrap_or_else(|| {
+            let fault = blame.take();
+            fault.map_or(Status::Flushed, |fault| self.fails(fault))
+        });
         self.base += 1;
-        Some((record.work, status.unwrap_or(Status::Flushed)))
+        Some((record.work, status))
     }
 
     /// Drops all records, for another connection of the same QP (T-35).

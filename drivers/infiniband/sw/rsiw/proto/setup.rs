@@ -106,6 +106,8 @@ impl Fed {
 pub(crate) struct Initiator {
     config: Config,
     want: Depths,
+    /// The older set-up will not do.
+    is_only_enhanced: bool,
     reply: Collector,
 }
 
@@ -116,7 +118,16 @@ impl Initiator {
         Initiator {
             config,
             want,
+            is_only_enhanced: false,
             reply: Collector::new(),
+        }
+    }
+
+    /// As [`Initiator::new`], and never tries the older set-up.
+    pub(crate) fn only_enhanced(config: Config, want: Depths) -> Self {
+        Initiator {
+            is_only_enhanced: true,
+            ..Self::new(config, want)
         }
     }
 
@@ -132,7 +143,8 @@ impl Initiator {
             peer_to_peer: false,
             ..self.config
         };
-        self.is_enhanced().then(|| Self::new(config, self.want))
+        let may_be_older = self.is_enhanced() && !self.is_only_enhanced;
+        may_be_older.then(|| Self::new(config, self.want))
     }
 
     pub(crate) fn max_private_data(&self) -> usize {

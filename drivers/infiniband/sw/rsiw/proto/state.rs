@@ -151,6 +151,16 @@ pub(crate) enum QpEvent {
     PostedTooLate,
     /// Data other than a Terminate arrived in Closing.
     DataInClosing,
+    /// The consumer ends the stream of a QP that is connected by number, or destroys the QP.
+    Leave,
+    /// The stream of a QP that is connected by number has ended, and not by its consumer.
+    PeerGone {
+        /// Requests wait for the peer.
+        busy: bool,
+    },
+    /// The peer of a QP that is connected by number is not there, and requests have waited for it
+    /// for as long as they may.
+    Unreachable,
 }
 
 impl QpEvent {
@@ -169,6 +179,9 @@ impl QpEvent {
             Self::Timeout => c"timeout",
             Self::PostedTooLate => c"posted_too_late",
             Self::DataInClosing => c"data_in_closing",
+            Self::Leave => c"leave",
+            Self::PeerGone { .. } => c"peer_gone",
+            Self::Unreachable => c"unreachable",
         }
     }
 }
@@ -252,10 +265,13 @@ pub(crate) fn next(state: QpState, event: QpEvent) -> Result<(QpState, Effects),
         // (V-QP-25), and consumers such as rsockets count on its arrival.
         QpEvent::Destroy { idle: true } if state == QpState::Rts => to_error(Tcp::Keep, None),
         QpEvent::Destroy { idle } => modify(state, QpState::Error, idle, false),
+        // The peer takes a FIN for no more than that the stream has ended.
+        QpEvent::Leave if state == QpState::Rts => to_error(Tcp::Keep, None),
+        QpEvent::Leave => modify(state, QpState::Error, false, false),
         _ => match state {
             QpState::Idle => match event {
                 QpEvent::Connected => Ok((QpState::Rts, Effects::default())),
-                QpEvent::PostedTooLate => idle_to_error(),
+                QpEvent::PostedTooLate | QpEvent::Unreachable => idle_to_error(),
                 _ => Err(Illegal),
             },
             QpState::Rts => rts(event),
@@ -411,6 +427,17 @@ fn rts(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
                 },
             ))
         }
+        // In InfiniBand nobody hears of a peer that is gone, but for whoever waits for it: receives
+        // stay where they are, and the next request fails.
+        QpEvent::PeerGone { busy: false } => {
+            let effects = Effects {
+                renew: true,
+                close: true,
+                ..Effects::default()
+            };
+            Ok((QpState::Idle, effects))
+        }
+        QpEvent::PeerGone { busy: true } => to_error(Tcp::Keep, None),
         // Both sides have sent their FINs at once, so that the state was not Closing in between.
         QpEvent::Closed => {
             let (state, effects) = to_error(Tcp::Keep, None)?;

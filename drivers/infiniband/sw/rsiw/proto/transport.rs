@@ -66,6 +66,10 @@ pub(crate) trait Transport {
     /// lets go of the other end.
     fn is_direct(&self) -> bool;
 
+    /// Returns whether the other end, on this host, has placed what was handed over: not if that has
+    /// ended the stream.
+    fn has_placed(&self) -> bool;
+
     /// Asks the other end to take the next segment, of which `front` are MPA's length field and the
     /// headers. Returns whether it does, and then the segment has to be handed over; if not, the
     /// other end has gone, and TCP has to carry the segment, or to refuse it. Fails with

@@ -203,7 +203,8 @@ impl Qp {
                 }
             }
             QpNote::Terminate => {
-                if let Some(end) = self.shared.remote_end.take() {
+                let end = self.shared.remote_end.take();
+                if let Some(end) = end.filter(|end| !self.peer_left(inner, end, after)) {
                     self.shared.id.log_terminate(end.code);
                     self.shared.flags.ends_of(Cause::peer(end.code));
                     // Without a connection the requests have been flushed, or are nobody's. In
@@ -211,6 +212,9 @@ impl Qp {
                     let may_fail =
                         inner.conn.is_some() && self.shared.state() != QpState::Terminate;
                     let told = may_fail && self.shared.fail_refused(&end);
+                    if may_fail && !told {
+                        self.blame(inner, &end);
+                    }
                     let event = (!told).then_some(remote_class(end.code));
                     self.feed(inner, QpEvent::TerminateReceived { event }, after);
                 }
@@ -251,7 +255,9 @@ impl Qp {
 
     fn act_upon_socket(self: &Arc<Self>, inner: &mut Inner, seen: &Seen, after: &mut After) {
         if seen.fin {
-            inner.end_placement(&self.shared);
+            if self.shared.state().sends() && !self.is_by_number() {
+                inner.end_placement(&self.shared);
+            }
             let idle = !seen.cut && inner.complete_before_close(&self.shared);
             self.feed(inner, QpEvent::PeerFin { idle }, after);
         }
@@ -274,7 +280,8 @@ impl Qp {
     }
 
     /// Feeds an event to the state machine, and ignores it if it does not fit the state any more.
-    fn feed(self: &Arc<Self>, inner: &mut Inner, event: QpEvent, after: &mut After) {
+    pub(super) fn feed(self: &Arc<Self>, inner: &mut Inner, event: QpEvent, after: &mut After) {
+        let event = self.translate(inner, event);
         let _ = self.apply(inner, event, None, after);
     }
 }
@@ -442,7 +449,7 @@ impl Qp {
     /// Transmits what can be transmitted; failures of requests and responses change the state.
     pub(super) fn progress(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         self.settle(inner, after);
-        while let Some(stop) = inner.send(&self.shared, after.actor, true) {
+        while let Some(stop) = inner.send(&self.shared, self.shared.state(), after.actor, true) {
             self.restart_timer(inner);
             match stop {
                 Stop::Empty
@@ -532,7 +539,7 @@ impl Qp {
     /// its own. What changes the state, or calls the consumer, is left to the work item.
     /// Without `may_wait` nothing is waited for, and what would have to is left to it, too.
     fn send_only(self: &Arc<Self>, inner: &mut Inner, may_wait: bool) {
-        let stop = inner.send(&self.shared, Actor::Caller, may_wait);
+        let stop = inner.send(&self.shared, self.shared.state(), Actor::Caller, may_wait);
         self.restart_timer(inner);
         match stop {
             // The FIN may be due.

@@ -72,7 +72,7 @@ impl Shared {
     /// Adds the completion of a send request, if it has one. Returns whether a handler is to be
     /// called. Notes an overflow for the work item.
     pub(super) fn complete_work(&self, work: &Work, status: Status<Fault>) -> bool {
-        if self.flags.destroyed.load(Relaxed) {
+        if self.flags.mute.load(Relaxed) {
             return false;
         }
         if status == Status::Success && !work.signalled {
@@ -266,16 +266,17 @@ impl Shared {
     }
 
     /// Completes all send requests as flushed, in post order. Takes at most as many out of the ring
-    /// as that has slots; the work item flushes the rest. Returns whether to call a handler.
-    pub(super) fn flush_sq(&self, ring: &mut SqRing) -> bool {
-        if self.flags.destroyed.load(Relaxed) {
+    /// as that has slots; the work item flushes the rest. If there is a `blame`, the oldest request
+    /// that has not ended fails with it instead. Returns whether to call a handler.
+    pub(super) fn flush_sq(&self, ring: &mut SqRing, mut blame: Option<Fault>) -> bool {
+        if self.flags.mute.load(Relaxed) {
             return false;
         }
         let mut notify = false;
         // This loop ends, as nobody adds records meanwhile. The lock is taken for each one: held
         // for all, it would keep interrupts off for long.
         loop {
-            let flushed = self.sq.lock().flush();
+            let flushed = self.sq.lock().flush(&mut blame);
             let Some((work, status)) = flushed else {
                 break;
             };
@@ -286,10 +287,27 @@ impl Shared {
             // Bound: ORD, at most [`MAX_READS`](crate::limits::MAX_READS).
             while sq.outbound.pop().is_some() {}
         }
-        let flush = |work| notify |= self.complete_work(&work, Status::Flushed);
+        let flush = |work| {
+            let fault = blame.take();
+            let status = fault.map_or(Status::Flushed, |fault| self.sq.lock().fails(fault));
+            notify |= self.complete_work(&work, status);
+        };
         drain(ring.len(), || ring.discard(), flush).or_leave_to(|| self.notes.leave(QpNote::Again));
         self.published.set_taken(ring.taken());
         notify
+    }
+
+    /// Drops what is in the queues, at most as many as they have slots, for a process that resets
+    /// the QP. What it posts meanwhile may stay.
+    pub(super) fn drop_posted(&self, ring: &mut SqRing) {
+        let _ = drain(ring.len(), || ring.discard(), drop);
+        self.published.set_taken(ring.taken());
+        let most = self.rq.lock().as_ref().map_or(0, Rq::len);
+        let discard = || (*self.rq.lock()).as_mut().and_then(|rq| rq.discard());
+        let _ = drain(most, discard, drop);
+        let mut sq = self.sq.lock();
+        // Bound: ORD, at most [`MAX_READS`](crate::limits::MAX_READS).
+        while sq.outbound.pop().is_some() {}
     }
 
     /// Completes receives of the QP's own queue as flushed, in post order: at most as many as it
@@ -297,7 +315,7 @@ impl Shared {
     /// (V-SRQ-17). Sets `notify` if a handler is to be called. Returns whether there were any.
     pub(super) fn flush_rq(&self, notify: &mut bool) -> bool {
         let mut any = false;
-        if self.flags.destroyed.load(Relaxed) {
+        if self.flags.mute.load(Relaxed) {
             return false;
         }
         let Some(most) = self.rq.lock().as_ref().map(Rq::len) else {
@@ -315,7 +333,7 @@ impl Shared {
     /// Completes a receive as flushed. Returns whether a handler is to be called.
     pub(super) fn flush_recv(&self, id: u64) -> bool {
         let slots = self.id.consumer.recv_slots();
-        if self.flags.destroyed.load(Relaxed) {
+        if self.flags.mute.load(Relaxed) {
             // The slot may belong to a shared queue, which lives on.
             if let Some(slots) = slots {
                 slots.free();

@@ -167,6 +167,7 @@ impl NewQueues {
                 owner: Identity::current()?,
                 rings,
                 takes_immediate: asked.features.has_immediate(),
+                takes_send_immediate: asked.features.has_send_immediate(),
             }),
         })
     }

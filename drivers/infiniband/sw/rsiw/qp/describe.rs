@@ -65,6 +65,9 @@ impl Qp {
         to.number(c"reads_in", shared.inbound.word())?;
         to.number(c"ird", shared.published.ird())?;
         to.number(c"windows", shared.id.binder.count())?;
+        let (path, by_number, ..) = shared.by_number.shown();
+        to.flag(c"by_number", by_number.is_some())?;
+        to.number(c"dest_qpn", path.dest_qpn.map_or(0, |qpn| qpn.0))?;
         to.number(c"poll_us", self.poller.as_deref().map_or(0, Poller::us))?;
         // No reference is taken: it might be the last one, and keep the socket.
         match &*self.shown.lock() {
@@ -85,15 +88,21 @@ impl Qp {
 impl Shared {
     /// Returns the attributes. The core also asks on behalf of others.
     pub(crate) fn query(&self) -> QpQuery {
+        let (path, step, ord, ird) = self.by_number.shown();
+        let state = self.state();
+        let own = step.filter(|_| matches!(state, QpState::Idle | QpState::Rts));
+        // CAST: at most 128.
+        let max_rd_atomic = || UnderWay::of(self.sq.word()).ord as u8;
         QpQuery {
-            state: verbs_state(self.state()),
+            state: own.unwrap_or(verbs_state(state)),
             cap: self.current_cap(),
             access: self.flags.access.load(Relaxed),
+            max_rd_atomic: ord.unwrap_or_else(max_rd_atomic),
             // CAST: at most 128.
-            max_rd_atomic: UnderWay::of(self.sq.word()).ord as u8,
-            max_dest_rd_atomic: self.published.ird() as u8,
+            max_dest_rd_atomic: ird.unwrap_or_else(|| self.published.ird() as u8),
             sig_all: self.id.sig_all,
             mtu: self.id.dev.netdev().map_or(0, |netdev| netdev.mtu()),
+            path,
         }
     }
 

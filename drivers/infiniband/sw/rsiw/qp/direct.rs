@@ -99,6 +99,8 @@ pub(super) struct Direct<'a> {
     held: Option<Held<'a>>,
     /// What was handed over since [`Direct::let_go`]: octets, and [`SEGMENT`] for each segment.
     len: usize,
+    /// The other end takes nothing in any more.
+    has_stopped: bool,
 }
 
 /// The other end while it is held. Dropping this puts its receiving part back.
@@ -136,6 +138,7 @@ impl<'a> Direct<'a> {
             own,
             held: None,
             len: 0,
+            has_stopped: false,
         })
     }
 
@@ -182,6 +185,11 @@ impl<'a> Direct<'a> {
         self.held.as_mut()?.intake.as_mut()
     }
 
+    /// Returns whether the other end takes nothing in any more.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.has_stopped
+    }
+
     /// Hands over a segment that the other end takes, as [`Direct::prepare`] has just returned. Fails
     /// if the other end is not held, or the memory of the message is not there.
     #[inline]
@@ -203,6 +211,7 @@ impl<'a> Direct<'a> {
         let segment = HandedSegment::new(source, front, frame);
         let intake = self.intake().ok_or(PayloadError::Broken)?;
         intake.take_handed(&segment);
+        self.has_stopped = intake.part.receiver.is_stopped();
         Ok(())
     }
 

@@ -239,7 +239,9 @@ impl<'a> Intake<'a> {
             }
             Step::FirstSegment => shared.first_segment(),
             Step::DataInClosing => shared.notes.leave(QpNote::DataInClosing),
-            Step::Terminated { code, read } => shared.terminate_received(RemoteEnd { code, read }),
+            Step::Terminated { code, read, placed } => {
+                shared.terminate_received(RemoteEnd { code, read, placed });
+            }
             Step::Failed => {
                 self.cached.close();
                 let told = shared.fail_blamed(receiver.blame());

@@ -147,6 +147,11 @@ impl Sending {
         })
     }
 
+    /// Lets requests be Sends with immediate data, which the peer takes.
+    pub(super) fn allow_send_immediate(&mut self) {
+        self.sender.allow_send_immediate();
+    }
+
     /// Takes note that a time-out of the end begins ([`CLOSE_TIMEOUT_MS`]).
     pub(super) fn begin_end(&mut self, sock: &TcpSocket) {
         self.movement = Movement::begin(positions(sock));
@@ -181,6 +186,11 @@ impl Sending {
     /// Has a Terminate sent behind what TCP or the batch has.
     pub(super) fn set_terminate(&mut self, failure: &Failure) {
         self.sender.set_terminate(failure);
+    }
+
+    /// As [`Sender::placed`].
+    pub(super) fn placed(&self, messages: u32) -> Option<Token> {
+        self.sender.placed(messages)
     }
 
     /// Returns whether TCP has not got all of a Terminate.
@@ -423,6 +433,11 @@ impl Transport for TcpTransport<'_> {
     fn is_direct(&self) -> bool {
         // TCP has to take the rest of an earlier batch first.
         self.direct.is_some() && self.batch.is_empty()
+    }
+
+    fn has_placed(&self) -> bool {
+        let direct = self.direct.as_ref();
+        direct.is_some_and(|direct| !direct.has_stopped())
     }
 
     #[inline]

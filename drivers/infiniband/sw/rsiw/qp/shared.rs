@@ -12,6 +12,8 @@
 //! Sending and receiving know this, and not the [`Qp`](super::Qp) that they are parts of. The
 //! stream, and the other end of a connection on this host, also know whom they wake ([`Wakes`]).
 //!
+//! - `by_number`: what the consumer has told of the peer, for the few who ask for that.
+//!
 //! [`Manager`] is the connection manager, as a queue pair knows it.
 //!
 //! Context: any, if a method does not say otherwise.
@@ -21,12 +23,20 @@ mod published;
 
 use self::published::Published;
 use super::{
-    identity::QpIdentity,
+    identity::{
+        Consumer,
+        QpIdentity, //
+    },
     sq::Sq, //
 };
 use crate::{
     counts::CountsOf,
-    ffi::rdma::attr::AccessFlags,
+    ffi::rdma::attr::{
+        AccessFlags,
+        IbQpState,
+        QpModify,
+        QpPath, //
+    },
     limits::MAX_READS,
     mr::access::Access,
     notes::{
@@ -34,6 +44,11 @@ use crate::{
         Slot, //
     },
     proto::{
+        by_number::{
+            receive_ms,
+            Hello,
+            Pair, //
+        },
         connection::StreamEnd,
         drain::{
             Marked,
@@ -81,8 +96,10 @@ use kernel::{
             smp_mb,
             Full, //
         },
+        new_spinlock,
         new_spinlock_irq,
         Arc,
+        SpinLock,
         SpinLockIrq, //
     },
 };
@@ -94,6 +111,8 @@ pub(super) struct RemoteEnd {
     pub(super) code: u16,
     /// The Read Request or Atomic Request that it refuses.
     pub(super) read: Option<Msn>,
+    /// How many Sends, Immediates and Writes it has placed, if it says that.
+    pub(super) placed: Option<u32>,
 }
 
 /// What is read and written without a lock.
@@ -109,8 +128,9 @@ pub(super) struct Flags {
     pub(super) answered: AtomicFlag,
     /// Whether the process has slept of late until a completion event came. Set under the mutex.
     pub(super) has_slept: AtomicFlag,
-    /// Whether the consumer destroys the QP, whose requests make no completions then (V-CQ-29).
-    pub(super) destroyed: AtomicFlag,
+    /// Whether requests and receives make no completions any more: the consumer destroys the QP
+    /// (V-CQ-29), or resets it.
+    pub(super) mute: AtomicFlag,
 }
 
 impl Flags {
@@ -121,7 +141,7 @@ impl Flags {
             heard: Atomic::new(0),
             answered: AtomicFlag::new(false),
             has_slept: AtomicFlag::new(false),
-            destroyed: AtomicFlag::new(false),
+            mute: AtomicFlag::new(false),
         }
     }
 
@@ -197,6 +217,8 @@ pub(crate) struct Shared {
     #[pin]
     pub(crate) set_aside: SetAside,
     #[pin]
+    pub(super) by_number: ByNumber,
+    #[pin]
     pub(crate) counts: CountsOf,
 }
 
@@ -217,6 +239,7 @@ impl Shared {
             failure <- Slot::new(),
             remote_end <- Slot::new(),
             set_aside <- SetAside::new(),
+            by_number <- ByNumber::new(),
         })
     }
 
@@ -306,6 +329,119 @@ impl Shared {
     pub(super) fn terminate_received(&self, end: RemoteEnd) {
         self.remote_end.put_first(end);
         self.notes.leave(QpNote::Terminate);
+    }
+}
+
+/// What the consumer has told of the peer of a queue pair that it connects by number
+/// (`proto::by_number`). Process context.
+#[pin_data]
+pub(super) struct ByNumber {
+    #[pin]
+    pub(super) told: SpinLock<Told>,
+}
+
+/// See [`ByNumber`].
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    pub(super) path: QpPath,
+    /// ORD and IRD as the consumer has set them.
+    ord: Option<u8>,
+    ird: Option<u8>,
+    /// From the step to RTR on. Only then the queue pair is connected by number.
+    pub(super) pair: Option<Pair>,
+    /// The consumer has taken the step to RTS.
+    pub(super) sends: bool,
+    /// What the peer has said, once the two have met.
+    pub(super) hello: Option<Hello>,
+}
+
+impl Told {
+    pub(super) const NOTHING: Self = Self {
+        path: QpPath {
+            address: None,
+            mtu: None,
+            dest_qpn: None,
+            rq_psn: None,
+            sq_psn: None,
+            min_rnr_timer: None,
+            timeout: None,
+            retry_cnt: None,
+            rnr_retry: None,
+        },
+        ord: None,
+        ird: None,
+        pair: None,
+        sends: false,
+        hello: None,
+    };
+
+    /// Adds what `attr` tells.
+    pub(super) fn extend(&mut self, attr: &QpModify) {
+        self.path.extend(&attr.path);
+        self.ord = attr.max_rd_atomic.or(self.ord);
+        self.ird = attr.max_dest_rd_atomic.or(self.ird);
+    }
+
+    /// Returns the PSN that this side begins with, if it is known yet.
+    pub(super) fn psn(&self) -> Option<u32> {
+        self.path.sq_psn.filter(|_| self.sends)
+    }
+}
+
+/// What a new stream of a queue pair that is connected by number is to be like.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// The most Reads that may be outstanding, as far as the consumer has said.
+    pub(super) ord: u16,
+    /// How many milliseconds a message waits for a receive.
+    pub(super) receive_ms: u32,
+    /// Whether the peer may send Sends with immediate data, and whether this side may.
+    pub(super) takes_immediate: bool,
+    pub(super) sends_immediate: bool,
+}
+
+impl ByNumber {
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            told <- new_spinlock!(Told::NOTHING, "rsiw::ByNumber::told"),
+        })
+    }
+
+    /// Returns whether the consumer has named the peer.
+    pub(super) fn is_told(&self) -> bool {
+        self.told.lock().pair.is_some()
+    }
+
+    /// Returns what a new stream is to be like; `None` if the queue pair is not connected by number.
+    pub(super) fn terms(&self, consumer: &Consumer) -> Option<Terms> {
+        let told = *self.told.lock();
+        told.pair?;
+        let rnr_retry = told.hello.and_then(|hello| hello.rnr_retry);
+        Some(Terms {
+            ord: told.ord.map_or(MAX_READS, u16::from),
+            receive_ms: receive_ms(rnr_retry, told.path.min_rnr_timer.unwrap_or(0)),
+            takes_immediate: consumer.takes_send_immediate(),
+            sends_immediate: told.hello.is_some_and(|hello| hello.takes_immediate),
+        })
+    }
+
+    /// Returns whether the peer expects what this side begins with, as far as both are known.
+    pub(super) fn fits(&self) -> bool {
+        let told = *self.told.lock();
+        let hello = told.hello;
+        hello.is_none_or(|hello| hello.check_psn(told.psn()).is_ok())
+    }
+
+    /// Returns the attributes that the consumer has set, the state that it sees unless the queue
+    /// pair is in error or about to be, and ORD and IRD.
+    pub(super) fn shown(&self) -> (QpPath, Option<IbQpState>, Option<u8>, Option<u8>) {
+        let told = *self.told.lock();
+        let state = told.pair.map(|_| match told.sends {
+            true => IbQpState::Rts,
+            false => IbQpState::Rtr,
+        });
+        let depths = told.pair.and(told.ord.zip(told.ird)).unzip();
+        (told.path, state, depths.0, depths.1)
     }
 }
 

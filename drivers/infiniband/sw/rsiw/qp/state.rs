@@ -7,6 +7,8 @@
 //! mutex is released.
 #![forbid(unsafe_code)]
 
+mod by_number;
+
 use super::{
     direct::Prepared,
     sending::{
@@ -15,7 +17,9 @@ use super::{
     },
     shared::{
         Manager,
-        Shared, //
+        RemoteEnd,
+        Shared,
+        Terms, //
     },
     stream::Stream,
     Conn,
@@ -45,7 +49,8 @@ use crate::{
         drain::Relook,
         failure::{
             Cause,
-            Failure, //
+            Failure,
+            Fault, //
         },
         notes::QpNote,
         reads::{
@@ -59,6 +64,7 @@ use crate::{
         setup::Params,
         state::{
             self,
+            remote_class,
             Async,
             Effects,
             Post,
@@ -66,6 +72,10 @@ use crate::{
             QpState,
             Tcp, //
         },
+    },
+    wire::terminate::{
+        Quote,
+        TermError, //
     },
 };
 use kernel::{
@@ -85,7 +95,7 @@ impl Qp {
     /// for another one, or is in a state that cannot be connected.
     pub(crate) fn attach(&self, manager: Arc<dyn Manager>) -> Result {
         let mut inner = self.inner.lock();
-        if self.shared.state() != QpState::Idle {
+        if self.shared.state() != QpState::Idle || self.is_by_number() {
             return Err(EISCONN);
         }
         self.shared.set_aside.set(manager)?;
@@ -124,15 +134,19 @@ impl Qp {
             GFP_KERNEL_ACCOUNT,
         )?;
         let shared = &self.shared;
-        let awaits_placement = params::wait_placed();
+        let terms = shared.by_number.terms(&shared.id.consumer);
+        let awaits_placement = params::wait_placed() || terms.is_some();
         if awaits_placement && params.ord == 0 {
-            shared
-                .id
-                .log_peer(fmt!("wait_placed: the peer takes no Reads"));
+            shared.id.log_peer(fmt!(
+                "the peer takes no Reads, which tell what it has placed"
+            ));
             return Err(EOPNOTSUPP);
         }
-        let sending = Sending::new(&shared.id, params, sock.mss(), awaits_placement)?;
+        let mut sending = Sending::new(&shared.id, params, sock.mss(), awaits_placement)?;
         let stream = Stream::new(self.clone(), sock, params)?;
+        if let Some(terms) = &terms {
+            agree(terms, &stream, &mut sending);
+        }
         let prepared = Prepared::new(&self.peers, &stream);
 
         let mut inner = self.inner.lock();
@@ -140,18 +154,23 @@ impl Qp {
         if !shared.set_aside.is_for(manager) {
             return Err(ECONNRESET);
         }
+        if !shared.by_number.fits() {
+            return Err(EPROTO);
+        }
         let idle_inbound = {
             let mut old = shared.inbound.lock();
             core::mem::replace(&mut *old, InboundReads::new(inbound))
         };
         let old_outbound = {
             let mut sq = shared.sq.lock();
-            sq.ord = params.ord.into();
+            let ord = terms.map_or(MAX_READS, |terms| terms.ord);
+            sq.ord = params.ord.min(ord).into();
             sq.await_placement(awaits_placement);
             core::mem::replace(&mut sq.outbound, OutboundReads::new(outbound))
         };
         shared.forget_connection();
         inner.failed = None;
+        inner.blame = None;
         // Nothing was sent yet.
         shared.flags.answered.store(true, Relaxed);
         // The connection manager sets no rights on the connecting side before there is a
@@ -198,7 +217,7 @@ impl Qp {
         let mut inner = self.inner.lock();
         self.settle_now(&mut inner, &mut after);
         let event = event(&inner);
-        let _ = self.apply(&mut inner, event, None, &mut after);
+        self.feed(&mut inner, event, &mut after);
         self.progress(&mut inner, &mut after);
         drop(inner);
         after.run(self);
@@ -281,7 +300,10 @@ impl Qp {
             poller.end();
         }
         self.table.remove(id.num());
-        self.shared.flags.destroyed.store(true, Relaxed);
+        self.shared.flags.mute.store(true, Relaxed);
+        if self.is_by_number() {
+            self.leave();
+        }
         self.transition(|inner| QpEvent::Destroy {
             idle: inner.complete_before_close(&self.shared) && !Process::current().is_ending(),
         });
@@ -544,7 +566,8 @@ impl Qp {
             });
         }
         if effects.flush_sq {
-            after.notify.send |= self.shared.flush_sq(&mut inner.ring);
+            let blame = inner.blame.take();
+            after.notify.send |= self.shared.flush_sq(&mut inner.ring, blame);
         }
         after.notify.recv |= recv.is_some_and(|recv| self.shared.flush_recv(recv.id));
         if effects.flush_rq {
@@ -582,11 +605,9 @@ impl Qp {
     pub(super) fn flush_posted(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
         match self.shared.state().post_send(inner.was_closed) {
             Post::Queue => {}
-            Post::Flush => after.notify.send |= self.shared.flush_sq(&mut inner.ring),
+            Post::Flush => after.notify.send |= self.shared.flush_sq(&mut inner.ring, None),
             Post::TooLate if inner.ring.is_empty() => {}
-            Post::TooLate => {
-                let _ = self.apply(inner, QpEvent::PostedTooLate, None, after);
-            }
+            Post::TooLate => self.feed(inner, QpEvent::PostedTooLate, after),
         }
         if self.shared.state().post_recv() == Post::Flush
             && self.shared.flush_rq(&mut after.notify.recv)
@@ -598,8 +619,7 @@ impl Qp {
     /// Has the receives of a QP in Error be looked at later, if the process does not tell of those
     /// that it posts until then. In Closing this is not needed: it ends soon, with a flush.
     pub(super) fn look_again(self: &Arc<Self>, inner: &mut Inner, when: Relook) {
-        let is_over =
-            self.shared.state() != QpState::Error || self.shared.flags.destroyed.load(Relaxed);
+        let is_over = self.shared.state() != QpState::Error || self.shared.flags.mute.load(Relaxed);
         if is_over || !self.shared.posts_recvs_silently() {
             return;
         }
@@ -612,6 +632,138 @@ impl Qp {
     fn stop_looking(self: &Arc<Self>, inner: &mut Inner) {
         self.cancel_timer();
         inner.left.remove(QpNote::Timeout);
+    }
+}
+
+/// How the stream of a queue pair ends that is connected by number. Its consumer sees RTR or RTS,
+/// whatever the stream does: in InfiniBand a queue pair does not notice that its peer is gone. When
+/// the stream has ended, the queue pair is in Idle once more, where receives stay, and the next
+/// request fails.
+impl Qp {
+    /// Returns whether the consumer connects the queue pair by number.
+    pub(crate) fn is_by_number(&self) -> bool {
+        self.shared.by_number.is_told()
+    }
+
+    /// Returns what an event means for the queue pair. Under the mutex.
+    ///
+    /// If it is connected by number, a stream that ends is nothing that receives or the consumer
+    /// hear of. Whichever request is the oldest one gets the blame.
+    pub(super) fn translate(&self, inner: &mut Inner, event: QpEvent) -> QpEvent {
+        let shared = &self.shared;
+        if !shared.by_number.is_told() {
+            return event;
+        }
+        match event {
+            QpEvent::Unreachable | QpEvent::PostedTooLate => {
+                inner.blame = Some(Fault::RetryExceeded);
+                QpEvent::Unreachable
+            }
+            QpEvent::PeerFin { .. }
+            | QpEvent::PeerReset
+            | QpEvent::Lost
+            | QpEvent::Closed
+            | QpEvent::Modify {
+                to: QpState::Error, ..
+            } if shared.state() == QpState::Rts => {
+                if let Some(cause) = Cause::of_event(&event) {
+                    shared.flags.ends_of(cause);
+                }
+                if matches!(event, QpEvent::PeerReset | QpEvent::Lost) {
+                    shared.counts.count(Counter::ConnLost);
+                }
+                let busy = !inner.ring.is_empty() || !shared.sq.lock().is_empty();
+                inner.blame = busy.then_some(Fault::RetryExceeded);
+                QpEvent::PeerGone { busy }
+            }
+            QpEvent::TerminateReceived { .. } => QpEvent::TerminateReceived { event: None },
+            event => event,
+        }
+    }
+
+    /// Blames the oldest request for what the peer's Terminate says.
+    pub(super) fn blame(&self, inner: &mut Inner, end: &RemoteEnd) {
+        if self.shared.by_number.is_told() {
+            let fault = match remote_class(end.code) {
+                _ if end.code == TermError::UntaggedNoBuffer.code() => Fault::RnrRetryExceeded,
+                Async::Access => Fault::RemoteAccess,
+                Async::Request => Fault::RemoteInvalid,
+                Async::Fatal => Fault::General,
+            };
+            inner.blame.get_or_insert(fault);
+        }
+    }
+
+    /// Tells the peer how many of its messages are placed, as the stream is about to end.
+    fn take_leave(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        self.progress(inner, after);
+        if self.shared.state() != QpState::Rts {
+            return;
+        }
+        let Some(conn) = inner.conn.as_mut() else {
+            return;
+        };
+        let stream = &conn.stream;
+        let placed = stream.sock.with_lock(|sk| {
+            let part = stream.receiving(sk);
+            part.map(|part| part.receiver.placed())
+        });
+        if conn.sending.may_send(&self.shared.flags) {
+            conn.sending.set_terminate(&Failure {
+                quote: placed.map(Quote::placed),
+                ..TermError::Leaving.into()
+            });
+            // What TCP does not take now is not sent any more: the peer is told nothing then.
+            let _ = inner.send(&self.shared, QpState::Terminate, after.actor, true);
+        }
+    }
+
+    /// Acts upon a Terminate if the peer's consumer has ended the stream: what it has placed
+    /// completes. Returns whether it was one of these.
+    pub(super) fn peer_left(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        end: &RemoteEnd,
+        after: &mut After,
+    ) -> bool {
+        // The peer may have given the stream up before it began.
+        let is_end = end.placed.is_some() || end.code == TermError::MpaLocalCatastrophic.code();
+        if !is_end || !self.is_by_number() {
+            return false;
+        }
+        let sending = inner.conn.as_ref().map(|conn| &conn.sending);
+        let token = end.placed.and_then(|messages| sending?.placed(messages));
+        if let Some(token) = token {
+            self.shared.sq.lock().placed(token);
+            let _ = self.shared.complete_due();
+        }
+        self.feed(inner, QpEvent::PeerFin { idle: false }, after);
+        true
+    }
+
+    /// Takes the step to Error.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        let mut after = After::default();
+        let mut inner = self.inner.lock();
+        self.take_leave(&mut inner, &mut after);
+        self.feed(&mut inner, QpEvent::Leave, &mut after);
+        drop(inner);
+        after.run(self);
+    }
+}
+
+/// Sets what a queue pair that is connected by number and its peer have agreed on.
+fn agree(terms: &Terms, stream: &Stream, sending: &mut Sending) {
+    stream.sock.with_lock(|sk| {
+        if let Some(part) = stream.receiving(sk) {
+            part.receiver.set_patience(terms.receive_ms);
+            if terms.takes_immediate {
+                part.receiver.allow_send_immediate();
+            }
+        }
+    });
+    if terms.sends_immediate {
+        sending.allow_send_immediate();
     }
 }
 

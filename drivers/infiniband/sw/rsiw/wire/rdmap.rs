@@ -72,6 +72,10 @@ opcodes! {
     ImmediateSe = 9, c"immediate_se";
     AtomicRequest = 10, c"atomic_request";
     AtomicResponse = 11, c"atomic_response";
+    /// Of no RFC: a Send whose header has four octets of immediate data in the place of an STag to
+    /// invalidate. Between queue pairs that are connected by number only.
+    SendImmediate = 12, c"send_imm";
+    SendSeImmediate = 13, c"send_se_imm";
 }
 
 impl Opcode {
@@ -81,6 +85,13 @@ impl Opcode {
             (false, true) => Opcode::SendInvalidate,
             (true, false) => Opcode::SendSe,
             (true, true) => Opcode::SendSeInvalidate,
+        }
+    }
+
+    pub(crate) const fn send_immediate(solicited: bool) -> Self {
+        match solicited {
+            false => Opcode::SendImmediate,
+            true => Opcode::SendSeImmediate,
         }
     }
 
@@ -100,10 +111,17 @@ impl Opcode {
         matches!(self, Opcode::SendInvalidate | Opcode::SendSeInvalidate)
     }
 
+    pub(crate) const fn is_send_immediate(self) -> bool {
+        matches!(self, Opcode::SendImmediate | Opcode::SendSeImmediate)
+    }
+
     pub(crate) const fn solicited(self) -> bool {
         matches!(
             self,
-            Opcode::SendSe | Opcode::SendSeInvalidate | Opcode::ImmediateSe
+            Opcode::SendSe
+                | Opcode::SendSeInvalidate
+                | Opcode::ImmediateSe
+                | Opcode::SendSeImmediate
         )
     }
 }

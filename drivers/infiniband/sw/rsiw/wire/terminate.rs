@@ -64,6 +64,9 @@ pub(crate) enum TermError {
     CatastrophicGlobal = 0x0208,
     OpCannotInvalidate = 0x0209,
     OpUnspecified = 0x02ff,
+    /// No error, and of no RFC: the consumer of a queue pair that is connected by number ends the
+    /// stream. The quote says how many Sends and Writes are placed.
+    Leaving = 0x0f01,
     // DDP.
     DdpLocalCatastrophic = 0x1000,
     TaggedStag = 0x1100,
@@ -105,7 +108,7 @@ impl TermError {
     const fn parts(self) -> Parts {
         match self.code() >> 8 {
             0x01 => Parts::DdpAndRdmap,
-            0x02 | 0x10..=0x1f => Parts::Ddp,
+            0x02 | 0x0f..=0x1f => Parts::Ddp,
             _ => Parts::Nothing,
         }
     }
@@ -158,6 +161,22 @@ impl Quote {
             ddp_len: ddp::UNTAGGED_LEN as u8,
             read_request: true,
             ulpdu_len: MAX_QUOTE as u16,
+        }
+    }
+
+    /// Quotes no segment, but says how many messages are placed, for [`TermError::Leaving`].
+    pub(crate) fn placed(messages: u32) -> Self {
+        let header = untagged(Opcode::Send, qn::SEND, Msn(messages));
+        let mut bytes = [0; MAX_QUOTE];
+        for (to, from) in bytes.iter_mut().zip(header.as_bytes()) {
+            *to = *from;
+        }
+        // CAST: 18.
+        Quote {
+            bytes,
+            ddp_len: ddp::UNTAGGED_LEN as u8,
+            read_request: false,
+            ulpdu_len: ddp::UNTAGGED_LEN as u16,
         }
     }
 
@@ -273,6 +292,14 @@ impl Received {
                 msn,
                 ..
             } => Some(msn),
+            _ => None,
+        }
+    }
+
+    /// Returns how many messages the peer has placed, if that is what it says.
+    pub(crate) fn placed(&self) -> Option<u32> {
+        match self.quoted? {
+            Quoted::Untagged { msn, .. } if self.code == TermError::Leaving.code() => Some(msn.0),
             _ => None,
         }
     }

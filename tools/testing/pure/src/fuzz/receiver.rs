@@ -151,10 +151,11 @@ impl Default for Numbers {
 
 /// A segment; mostly one that fits.
 fn segment(input: &mut Input<'_>, numbers: &mut Numbers) -> Vec<u8> {
-    const OPCODES: [Opcode; 10] = [
+    const OPCODES: [Opcode; 11] = [
         Opcode::Send,
         Opcode::Send,
         Opcode::SendSeInvalidate,
+        Opcode::SendImmediate,
         Opcode::Write,
         Opcode::ReadResponse,
         Opcode::ReadResponse,

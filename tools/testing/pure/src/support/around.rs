@@ -302,7 +302,7 @@ impl Around {
                 self.tell(Did::DataInClosing);
                 self.over = true;
             }
-            Step::Terminated { code, read } => {
+            Step::Terminated { code, read, .. } => {
                 self.tell(Did::Terminated(code, read));
                 self.over = true;
             }

@@ -103,6 +103,8 @@ pub(crate) struct Endpoint {
     /// With or without markers.
     pub(crate) terminates: Vec<(TermError, bool)>,
     pub(crate) started: Option<Params>,
+    /// The private data of the peer's Reply, when the QP was given the stream.
+    pub(crate) said: Vec<u8>,
     pub(crate) logs: Vec<Log>,
     pub(crate) armed: Vec<u32>,
     pub(crate) events: Vec<(Event, Vec<u8>)>,
@@ -127,6 +129,7 @@ impl Endpoint {
             sent: Vec::new(),
             terminates: Vec::new(),
             started: None,
+            said: Vec::new(),
             logs: Vec::new(),
             armed: Vec::new(),
             events: Vec::new(),
@@ -278,6 +281,7 @@ impl Endpoint {
                 if is_good {
                     around.qp = QpIs::Running;
                     self.started = Some(params);
+                    self.said = self.connection.reply_data().to_vec();
                 }
             }
         }

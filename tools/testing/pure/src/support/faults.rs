@@ -5,7 +5,7 @@
 use crate::proto::failure::Fault;
 
 /// All of them, in the order of their numbers in `vendor_err`, from 1 on.
-pub(crate) const FAULTS: [Fault; 7] = [
+pub(crate) const FAULTS: [Fault; 9] = [
     Fault::LocalLength,
     Fault::LocalProtection,
     Fault::LocalOperation,
@@ -13,4 +13,6 @@ pub(crate) const FAULTS: [Fault; 7] = [
     Fault::RemoteAccess,
     Fault::RemoteInvalid,
     Fault::General,
+    Fault::RetryExceeded,
+    Fault::RnrRetryExceeded,
 ];

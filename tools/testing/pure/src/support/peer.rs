@@ -39,6 +39,12 @@ pub(crate) enum Wr {
         solicited: bool,
         invalidate: Option<Stag>,
     },
+    /// A Send with immediate data.
+    SendImmediate {
+        data: Vec<u8>,
+        immediate: [u8; 4],
+        solicited: bool,
+    },
     Write {
         data: Vec<u8>,
         stag: Stag,
@@ -77,6 +83,15 @@ impl Wr {
             } => {
                 solicited = event;
                 (Operation::Send { invalidate }, Octets::These(data))
+            }
+            Wr::SendImmediate {
+                data,
+                immediate,
+                solicited: event,
+            } => {
+                solicited = event;
+                let operation = Operation::SendImmediate { data: immediate };
+                (operation, Octets::These(data))
             }
             Wr::Write { data, stag, to } => {
                 let (to, immediate) = (TaggedOffset(to), None);
@@ -291,6 +306,12 @@ impl Peer {
         receiver.set_patience(ms);
     }
 
+    /// How many messages of the other side this one has placed.
+    #[cfg(test)]
+    pub(crate) fn placed(&self) -> u32 {
+        self.receiver.as_ref().expect("connected").placed()
+    }
+
     /// Nothing left to send or to wait for.
     pub(crate) fn is_idle(&self) -> bool {
         let sends = self.world.queue.sends.borrow();
@@ -421,6 +442,7 @@ impl Peer {
         self.params = Some(params);
         self.listen(&params);
         let mut sender = Sender::new(&params, self.pipe.segment);
+        sender.allow_send_immediate();
         if self.awaits_placement {
             sender.await_placement();
             self.world.queue.awaits_placement = true;
@@ -435,6 +457,7 @@ impl Peer {
     fn listen(&mut self, params: &Params) {
         let mut receiver = Receiver::new(params);
         receiver.set_buffer(vec![0; MAX_FPDU]);
+        receiver.allow_send_immediate();
         self.receiver = Some(receiver);
     }
 

@@ -153,7 +153,7 @@ impl Queue {
     /// Everything that is not complete is flushed.
     pub(crate) fn flush(&mut self) {
         while self.sends.get_mut().outbound.pop().is_some() {}
-        while let Some((id, status)) = { self.sends.get_mut().flush() } {
+        while let Some((id, status)) = { self.sends.get_mut().flush(&mut None) } {
             self.completed(id, status);
         }
         while let Some((id, ..)) = self.posted.pop_front() {
@@ -200,6 +200,13 @@ impl Queue {
     /// The response of our oldest Read is placed.
     pub(super) fn answered(&mut self) {
         let _ = self.sends.get_mut().answered();
+        self.complete();
+    }
+
+    /// The peer has placed all up to this request.
+    #[cfg(test)]
+    pub(crate) fn placed(&mut self, token: Token) {
+        self.sends.get_mut().placed(token);
         self.complete();
     }
 

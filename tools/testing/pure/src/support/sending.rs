@@ -228,6 +228,7 @@ impl Sending {
         let is_cut = self.tcp.refuses || self.tcp.has_batch();
         assert!(rest == 0 || is_cut, "{rest} octets are no FPDU");
         let mut rx = Segments::new(RtrSet::default());
+        rx.allow_send_immediate();
         for (n, fpdu) in seen.iter().enumerate() {
             let len = u16::try_from(fpdu.ulpdu.len()).expect("a ULPDU");
             rx.segment(&fpdu.ulpdu, len, &ALL).expect("a good segment");

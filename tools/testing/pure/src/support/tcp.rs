@@ -116,6 +116,10 @@ impl Transport for Tcp {
         self.direct.is_some() && self.batch.is_empty()
     }
 
+    fn has_placed(&self) -> bool {
+        true
+    }
+
     fn prepare(&mut self, _front: &[u8]) -> Result<bool, Stop> {
         assert!(self.is_direct());
         let answer = if self.is_read && (!self.out.is_empty() || self.allowance == 0) {

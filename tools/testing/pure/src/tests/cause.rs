@@ -44,6 +44,9 @@ fn events_that_end_a_stream_without_error_are_told_apart() {
         QpEvent::Timeout,
         QpEvent::PostedTooLate,
         QpEvent::DataInClosing,
+        QpEvent::Leave,
+        QpEvent::PeerGone { busy: true },
+        QpEvent::Unreachable,
     ];
     for (n, event) in (1..).zip(events) {
         assert_eq!(

@@ -170,10 +170,27 @@ fn each_layer_has_its_terminates() {
             header_len: 0,
             payload_len: 0,
             first: false,
-            action: Action::Terminate { code, read },
+            action: Action::Terminate {
+                code,
+                read,
+                placed: None,
+            },
         });
         assert_eq!(counts(&mut tally), [(received, 1)].into());
     }
+    // The end of a stream between queue pairs that are connected by number is no error.
+    let mut tally = Tally::new();
+    tally.received(&Segment {
+        header_len: 0,
+        payload_len: 0,
+        first: false,
+        action: Action::Terminate {
+            code: TermError::Leaving.code(),
+            read: None,
+            placed: Some(1),
+        },
+    });
+    assert_eq!(counts(&mut tally), [].into());
     let of_no_layer = Counter::of_terminate(0x3000);
     assert_eq!(of_no_layer, Counter::of_terminate(0x2002));
 }

@@ -170,15 +170,16 @@ fn d_ddp_1_p_rdmap_1_control() {
     for rdmap in 0..=u8::MAX {
         let control = rdmap::Control(rdmap);
         assert_eq!(control.version(), rdmap / 64);
-        // RFC 5040 figure 3, RFC 7306 figure 2.
-        let assigned = rdmap % 16 <= 11;
+        // RFC 5040 figure 3, RFC 7306 figure 2; and two of ours.
+        let assigned = rdmap % 16 <= 13;
         assert_eq!(control.opcode().is_some(), assigned);
         if let Some(opcode) = control.opcode() {
             assert_eq!(opcode as u8, rdmap % 16);
             assert_eq!(rdmap::Control::new(opcode).0, 0x40 | (rdmap % 16));
             assert_eq!(opcode.tagged(), matches!(rdmap % 16, 0 | 2));
             assert_eq!(opcode.invalidates(), matches!(rdmap % 16, 4 | 6));
-            assert_eq!(opcode.solicited(), matches!(rdmap % 16, 5 | 6 | 9));
+            assert_eq!(opcode.solicited(), matches!(rdmap % 16, 5 | 6 | 9 | 13));
+            assert_eq!(opcode.is_send_immediate(), matches!(rdmap % 16, 12 | 13));
         }
     }
 }

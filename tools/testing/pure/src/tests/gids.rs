@@ -2,7 +2,7 @@
 
 //! Which address has which GID index.
 
-use crate::proto::gids::{Gid, GidTable, MAX_GIDS, NO_GID};
+use crate::proto::by_number::{Gid, GidTable, MAX_GIDS, NO_GID};
 use crate::support::rng::{Choices, Rng};
 
 const FIRST: Gid = [0xfe; 16];

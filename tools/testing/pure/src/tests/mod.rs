@@ -3,6 +3,7 @@
 //! Tests of the pure layers. Names and comments quote the rows of the requirements they show.
 
 mod atomic;
+mod by_number;
 mod cause;
 mod connection;
 mod counters;

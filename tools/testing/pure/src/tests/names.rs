@@ -72,6 +72,9 @@ fn states_and_events_have_their_names() {
         QpEvent::Timeout,
         QpEvent::PostedTooLate,
         QpEvent::DataInClosing,
+        QpEvent::Leave,
+        QpEvent::PeerGone { busy: true },
+        QpEvent::Unreachable,
     ] {
         check(event.name(), event);
     }
@@ -113,11 +116,17 @@ fn messages_have_the_opcodes_of_their_segments() {
         data: ImmediateData([0; 8]),
         solicited,
     };
+    let send_immediate = |solicited| Kind::SendImmediate {
+        data: [0; 4],
+        solicited,
+    };
     let (stag, to) = (Stag(1), TaggedOffset(0));
     for (kind, opcode) in [
         (send(false, None), Opcode::Send),
         (send(true, Some(1)), Opcode::SendSeInvalidate),
         (Kind::Write { stag, to }, Opcode::Write),
+        (send_immediate(false), Opcode::SendImmediate),
+        (send_immediate(true), Opcode::SendSeImmediate),
         (immediate(false), Opcode::Immediate),
         (immediate(true), Opcode::ImmediateSe),
         (

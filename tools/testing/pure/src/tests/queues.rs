@@ -220,13 +220,37 @@ fn t_11_names_hold() {
     let mut order = Order::new(vec![Record::<u8, u8>::default(); 3]);
     assert!(!order.take_back(Token(0)));
     let tokens = [1, 2, 3].map(|work| order.push(work).unwrap());
-    assert_eq!(order.flush(), Some((1, Status::Flushed)));
+    assert_eq!(order.flush(&mut None), Some((1, Status::Flushed)));
     assert_eq!((order.len(), order.is_empty()), (2, false));
     assert!(!order.take_back(tokens[0]) && !order.take_back(tokens[1]));
     assert!(order.take_back(tokens[2]));
     assert_eq!(tokens.map(|token| order.done(token)), [None, Some(2), None]);
     assert_eq!(order.pop(), Some((2, Status::Success)));
     assert_eq!((order.len(), order.is_empty()), (0, true));
+}
+
+/// What a peer that is gone is blamed for is the error of the first request that has not ended.
+#[test]
+fn t_33_blame() {
+    let mut order = Order::new(vec![Record::<u8, u8>::default(); 8]);
+    let tokens: Vec<Token> = (0..4).map(|n| order.push(n).unwrap()).collect();
+    order.done(tokens[0]);
+    let mut blame = Some(7);
+    let all: Vec<_> = std::iter::from_fn(|| order.flush(&mut blame)).collect();
+    let rest = [1, 2, 3].map(|n| (n, Status::Flushed));
+    let want = [
+        (0, Status::Success),
+        (1, Status::Failed(7)),
+        rest[1],
+        rest[2],
+    ];
+    assert_eq!(all, want);
+    // T-33: the QP has one error completion.
+    let mut order = Order::new(vec![Record::<u8, u8>::default(); 8]);
+    let tokens: Vec<Token> = (0..2).map(|n| order.push(n).unwrap()).collect();
+    assert!(order.fail(tokens[1], 9));
+    let all: Vec<_> = std::iter::from_fn(|| order.flush(&mut Some(7))).collect();
+    assert_eq!(all, [(0, Status::Flushed), (1, Status::Failed(9))]);
 }
 
 /// T-33, V-ST-26: one error completion; V-ST-28: the flush keeps the order.
@@ -242,7 +266,7 @@ fn t_33_one_failure() {
     order.done(tokens[2]);
     assert_eq!(order.pop(), Some((0, Status::Success)));
     assert_eq!(order.pop(), None);
-    let rest: Vec<_> = std::iter::from_fn(|| order.flush()).collect();
+    let rest: Vec<_> = std::iter::from_fn(|| order.flush(&mut None)).collect();
     let want = [
         (1, Status::Flushed),
         (2, Status::Failed(9)),
@@ -288,7 +312,7 @@ fn t_11_exactly_one_end() {
             }
             popped.extend(std::iter::from_fn(|| order.pop()).map(|(w, _)| w));
         }
-        popped.extend(std::iter::from_fn(|| order.flush()).map(|(w, _)| w));
+        popped.extend(std::iter::from_fn(|| order.flush(&mut None)).map(|(w, _)| w));
         assert_eq!(popped, (0..next).collect::<Vec<_>>());
     }
 }
@@ -408,7 +432,7 @@ fn v_qp_21_sends_grow() {
     assert!(sends.grow(records(2)).is_some());
     assert!(sends.push(12).is_ok() && sends.push(13).is_ok());
     assert!(sends.room().is_err());
-    assert_eq!(sends.flush(), Some((11, Status::Flushed)));
+    assert_eq!(sends.flush(&mut None), Some((11, Status::Flushed)));
 }
 
 /// V-ST-26, T-33: a receive that fails first has the one error completion of its queue pair. T-35:

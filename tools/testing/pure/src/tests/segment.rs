@@ -105,6 +105,7 @@ fn d_ddp_1_reserved_bits_are_ignored() {
         last: true,
         solicited: false,
         invalidate: None,
+        immediate: None,
     };
     assert_eq!(action(&mut rx(), &head, 9), want);
 }
@@ -176,6 +177,7 @@ fn d_ddp_15_send_in_segments() {
         last,
         solicited: false,
         invalidate: None,
+        immediate: None,
     };
     assert_eq!(
         action(&mut rx, &untagged(3, 0, 1, 0, false), 100),
@@ -252,6 +254,32 @@ fn p_rdmap_3_send_kinds() {
         };
         assert_eq!(solicited, opcode >= 5);
         assert_eq!(invalidate, (opcode % 2 == 0).then_some(Stag(0x0102_0304)));
+    }
+}
+
+/// A Send with immediate data is one that this side has to allow, and that its consumer has to bear;
+/// for others the opcode is unknown.
+#[test]
+fn sends_with_immediate_data() {
+    for (opcode, wanted) in [(12u8, false), (13, true)] {
+        let mut head = untagged(opcode, 0, 1, 0, true);
+        head[2..6].copy_from_slice(&[1, 2, 3, 4]);
+        let refused = feed(&mut rx(), &head, 1).unwrap_err();
+        assert_eq!(refused, TermError::UnexpectedOpcode);
+        let mut rx = rx();
+        rx.allow_send_immediate();
+        let Action::Send {
+            solicited,
+            invalidate,
+            immediate,
+            last,
+            ..
+        } = action(&mut rx, &head, 1)
+        else {
+            panic!();
+        };
+        assert_eq!((solicited, invalidate, last), (wanted, None, true));
+        assert_eq!(immediate, Some([1, 2, 3, 4]));
     }
 }
 
@@ -406,7 +434,8 @@ fn v_wc_5_refused_read() {
         segment.action,
         Action::Terminate {
             code: 0x0102,
-            read: Some(Msn(5))
+            read: Some(Msn(5)),
+            placed: None,
         }
     );
 }
@@ -422,7 +451,8 @@ fn v_st_15_terminate() {
         segment.action,
         Action::Terminate {
             code: 0x1100,
-            read: None
+            read: None,
+            placed: None,
         }
     );
     // P-ERR-29.

@@ -153,6 +153,7 @@ fn t_46_whole_sends_make_no_difference() {
                         last: true,
                         solicited,
                         invalidate: None,
+                        immediate: None,
                         ..
                     } = segment.action
                     else {

@@ -390,6 +390,33 @@ fn v_ae_classes() {
     }
 }
 
+/// A queue pair that is connected by number does not notice that its peer is gone, unless requests
+/// wait; and its consumer's end of the stream is a FIN, behind what has completed.
+#[test]
+fn by_number() {
+    let gone = |busy| next(Rts, QpEvent::PeerGone { busy });
+    let quiet = Effects {
+        renew: true,
+        close: true,
+        ..Effects::default()
+    };
+    assert_eq!(gone(false), Ok((Idle, quiet)));
+    assert_eq!(gone(true), error(Tcp::Keep, None, true));
+    assert_eq!(next(Rts, QpEvent::Leave), error(Tcp::Keep, None, true));
+    assert_eq!(next(Idle, QpEvent::Leave), modify(Idle, Error));
+    assert_eq!(next(Error, QpEvent::Leave), modify(Error, Error));
+    assert_eq!(next(Terminate, QpEvent::Leave), modify(Terminate, Error));
+    assert_eq!(next(Idle, QpEvent::Unreachable), modify(Idle, Error));
+    for state in [Rts, Closing, Terminate, Error] {
+        assert_eq!(next(state, QpEvent::Unreachable), Err(Illegal));
+    }
+    for state in [Idle, Closing, Terminate, Error] {
+        for busy in [false, true] {
+            assert_eq!(next(state, QpEvent::PeerGone { busy }), Err(Illegal));
+        }
+    }
+}
+
 /// L-CORE-4, L-CORE-6: whatever happens, each connection is closed exactly once, a Terminate
 /// goes out at most once and stands before the close, and there is at most one event.
 #[test]
@@ -399,7 +426,7 @@ fn l_core_4_one_close_per_connection() {
         let mut state = Idle;
         let (mut connections, mut closes, mut events, mut terminates) = (0, 0, 0, 0);
         for _ in 0..40 {
-            let event = match rng.below(13) {
+            let event = match rng.below(16) {
                 0 | 1 => QpEvent::Connected,
                 2 | 3 => QpEvent::Modify {
                     to: STATES[rng.below(5)],
@@ -422,6 +449,11 @@ fn l_core_4_one_close_per_connection() {
                 9 => QpEvent::Timeout,
                 10 => QpEvent::PostedTooLate,
                 11 => QpEvent::Drained,
+                12 => QpEvent::Leave,
+                13 => QpEvent::PeerGone {
+                    busy: rng.one_in(2),
+                },
+                14 => QpEvent::Unreachable,
                 _ => QpEvent::DataInClosing,
             };
             let Ok((to, effects)) = next(state, event) else {

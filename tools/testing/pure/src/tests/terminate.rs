@@ -57,6 +57,22 @@ fn p_term_1_bad_stag_write() {
     assert_eq!(sent(TermError::TaggedStag, quote), want);
 }
 
+/// Whoever leaves says how many messages are placed; no other Terminate says that.
+#[test]
+fn leaving() {
+    for placed in [0, 1, u32::MAX] {
+        let quote = Quote::placed(placed);
+        let octets = sent(TermError::Leaving, Some(quote));
+        let received = Received::parse(&octets).expect("whole");
+        assert_eq!((received.code, received.placed()), (0x0f01, Some(placed)));
+        assert_eq!(received.refused_read(), None);
+        let other = sent(TermError::UntaggedMsn, Some(quote));
+        assert_eq!(Received::parse(&other).expect("whole").placed(), None);
+    }
+    let bare = sent(TermError::Leaving, None);
+    assert_eq!(Received::parse(&bare).expect("whole").placed(), None);
+}
+
 /// P-TERM-5: layer 1, untagged: length and 18 octets of header.
 #[test]
 fn p_term_5_no_buffer_send() {

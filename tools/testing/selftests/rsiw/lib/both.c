@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Both ends of connections in one process, see both.h. */
 #include "both.h"
+#include "numbers.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -23,6 +24,12 @@ void both_connect(struct both *b, struct ep_listener *l,
 {
 	struct rdma_cm_id *id;
 
+	if (w->by_number) {
+		numbers_make(b, w, active, passive);
+		numbers_meet(b);
+		return;
+	}
+	b->by_number = false;
 	b->a.ec = rdma_create_event_channel();
 	CHECK(b->a.ec, "event channel: %m");
 	id = active_id(b->a.ec, l, w);
@@ -34,6 +41,10 @@ void both_connect(struct both *b, struct ep_listener *l,
 
 void both_close(struct both *b)
 {
+	if (b->by_number) {
+		both_destroy(b);
+		return;
+	}
 	rdma_disconnect(b->a.id);
 	ep_expect(b->p.ec, RDMA_CM_EVENT_DISCONNECTED);
 	rdma_disconnect(b->p.id);

@@ -8,11 +8,12 @@
 /* A connection: `a` connected, `p` accepted. */
 struct both {
 	struct ep a, p;
+	bool by_number;		/* not by the connection manager */
 };
 
 /*
  * Establishes a connection through the listener, which is bound to `w->addr`;
- * both ends in the network namespaces that `w` says.
+ * both ends in the network namespaces that `w` says. Or without one, by number.
  */
 void both_connect(struct both *b, struct ep_listener *l,
 		  const struct ep_where *w, const struct ep_attr *active,

@@ -268,7 +268,8 @@ void ep_open(struct ep *e, const struct ep_pair *p, struct ep_listener *l,
 
 void ep_destroy(struct ep *e)
 {
-	rdma_destroy_qp(e->id);
+	if (e->id->qp)
+		rdma_destroy_qp(e->id);
 	free_queues(e);
 	CHECK_SYS(rdma_destroy_id(e->id));
 	if (e->ec)

@@ -68,6 +68,7 @@ struct ep_where {
 	unsigned int port;
 	const char *server_netns;	/* name under /run/netns or NULL */
 	const char *client_netns;
+	bool by_number;			/* both ends without the connection manager */
 };
 
 #define DIE(...) ep_die(__FILE__, __LINE__, __VA_ARGS__)

@@ -23,6 +23,7 @@ static const struct opt options[] = {
 	{ "rounds", "N", "how often (20)", .num = &rounds, .min = 1, .max = 100000 },
 	{ "early", "0|1", "requests complete before, as iWARP allows: some have to (0)",
 	  .num = &early, .max = 1 },
+	{ "by-number", "", "the ends connect by number", .flag = &where.by_number },
 	{ }
 };
 

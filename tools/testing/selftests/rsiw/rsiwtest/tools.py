@@ -95,8 +95,8 @@ def has_events(tool):
 
 
 def perftest(t, path, tool, size, iters, *extra, qps=1, events=False,
-             v6=False):
-    """One run of a perftest program over rdma_cm; the client's output."""
+             v6=False, gid=None):
+    """One run of a perftest program; the client's output. `gid`: as for `Perftest`."""
     iters = t.rounds(iters)
     args = ["-s", size, "-n", iters, *extra]
     if qps > 1:
@@ -105,7 +105,7 @@ def perftest(t, path, tool, size, iters, *extra, qps=1, events=False,
         args += ["-e"]
     if v6:
         args += ["--ipv6-addr"]
-    pair = Perftest(t, path, tool, *args, v6=v6)
+    pair = Perftest(t, path, tool, *args, v6=v6, gid=gid)
     pair.connect()
     out = pair.finish()
     rows = [r for r in _ROW.findall(out) if int(r[0]) == size]
@@ -146,15 +146,17 @@ def came_too_early(client):
 
 
 class Perftest:
-    """Both sides of a perftest program over rdma_cm."""
+    """Both sides of a perftest program, over rdma_cm."""
 
-    def __init__(self, t, path, tool, *args, v6=False, group=None):
-        """`group`: of the client's processes."""
+    def __init__(self, t, path, tool, *args, v6=False, group=None, gid=None):
+        """`group`: of the client's processes. `gid`: the ends connect by number, and have GIDs of
+        this index."""
         self.t = t
         self.group = group
         self.path = path
         self.port = t.port()
-        self.args = [tool, "-R", "-F", "-p", self.port, *args]
+        how = ["-R"] if gid is None else ["-x", gid]
+        self.args = [tool, *how, "-F", "-p", self.port, *args]
         self.addr = path.addr6 if v6 else path.addr4
         self.client = None
         self.serve()

@@ -149,6 +149,20 @@ def make_nodes():
             continue
 
 
+@contextlib.contextmanager
+def long_way(how):
+    """Within, the wire takes time, or loses packets, in both directions: `how` as netem has it."""
+    ends = (IF_A, NS_A), (IF_B, NS_B)
+    for netdev, netns in ends:
+        sh("tc", "qdisc", "replace", "dev", netdev, "root", "netem", "limit", "100000",
+           *how, netns=netns)
+    try:
+        yield
+    finally:
+        for netdev, netns in ends:
+            sh("tc", "qdisc", "del", "dev", netdev, "root", netns=netns)
+
+
 class Topology:
     """Sets the network up once and again after a test has changed it."""
 

@@ -1,30 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Requests that complete when the peer has placed them: the parameter `wait_placed`."""
 
-import contextlib
-
 from rsiwtest import stats
 from rsiwtest.core import Fail, test
 from rsiwtest.tools import perftest, rping
-from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, sh
+from rsiwtest.topo import long_way
 
 # What completes before has to be on its way for longer than a look takes.
 DELAY = ("delay", "20ms")
-LOSSY = ("delay", "100ms", "loss", "0.5%")
-
-
-@contextlib.contextmanager
-def long_way(how):
-    """The way takes time in both directions, within."""
-    ends = (IF_A, NS_A), (IF_B, NS_B)
-    for netdev, netns in ends:
-        sh("tc", "qdisc", "replace", "dev", netdev, "root", "netem", "limit", "100000",
-           *how, netns=netns)
-    try:
-        yield
-    finally:
-        for netdev, netns in ends:
-            sh("tc", "qdisc", "del", "dev", netdev, "root", netns=netns)
+LOSSY = ("delay", "100ms", "loss", "0.1%")
 
 
 @test("placed", cost=25, only_type="rsiw")
@@ -64,8 +48,28 @@ def programs(t):
             perftest(t, t.topo.wire, "ib_send_bw", 4096, 300, "-b")
 
 
+# How many connections at a time, and how many rounds each has.
+CONNECTIONS, ROUNDS = 20, 50
+
+
+def side_by_side(t, *how):
+    """Many connections at once over a way that loses packets: one takes seconds for a round."""
+    with long_way(LOSSY):
+        procs = [t.start(t.bin("placed"), *t.topo.wire.args(), "--port", t.port(), "--rounds",
+                         ROUNDS, "--limit", 3000, *how) for _ in range(CONNECTIONS)]
+        for proc in procs:
+            proc.expect(t.left())
+
+
 @test("placed-lossy", limit=3600, cost=600, only_type="rsiw", long=True)
 def lossy(t):
     """The same a thousand times on a way of 200 ms that loses packets."""
-    with t.loaded_with("wait_placed=1", "direct=0"), long_way(LOSSY):
-        t.own("placed", t.topo.wire, "--rounds", 1000, "--limit", 3500)
+    with t.loaded_with("wait_placed=1", "direct=0"):
+        side_by_side(t)
+
+
+@test("numbers-lossy", limit=3600, cost=600, only_type="rsiw", long=True)
+def numbers_lossy(t):
+    """The same for queue pairs that are connected by number."""
+    with t.loaded_with("direct=0"):
+        side_by_side(t, "--by-number")

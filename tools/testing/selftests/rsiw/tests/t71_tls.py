@@ -103,6 +103,8 @@ def with_keys(t):
                 shown(t, wire.path)
             with t.sub("rstream"):
                 stream(t, "rstream", wire.path, "-T", "v", "-S", 4096, "-C", 20, "-I", 5)
+            with t.sub("queue pairs by number"):
+                perftest(t, wire.path, "ib_send_bw", 4096, 50, qps=4, gid=1)
             with t.sub("data of all sizes"):
                 t.own("integrity", wire.path, "--only", "random", "--seconds", 8)
             with t.sub("data of all small sizes"):

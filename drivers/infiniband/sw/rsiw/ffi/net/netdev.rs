@@ -91,7 +91,7 @@ impl NetDevice {
     }
 
     /// Returns the interface's index, which no other interface of its namespace has.
-    pub(super) fn index(&self) -> i32 {
+    pub(crate) fn index(&self) -> i32 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_index(self.0.get()) }
     }

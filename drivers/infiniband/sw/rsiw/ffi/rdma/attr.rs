@@ -8,6 +8,10 @@ use crate::ffi::{
     raw::b,
     rdma::umem, //
 };
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
 use kernel::{
     fmt,
     prelude::*,
@@ -338,6 +342,8 @@ pub(crate) struct QpModify {
     /// IRD: Reads that the peer may have outstanding here.
     pub(crate) max_dest_rd_atomic: Option<u8>,
     pub(crate) cap: Option<QpCap>,
+    /// What only a consumer tells that connects the QP by itself.
+    pub(crate) path: QpPath,
 }
 
 impl QpModify {
@@ -348,6 +354,138 @@ impl QpModify {
             ..Self::default()
         };
         *self == sizes
+    }
+}
+
+/// What a consumer tells of the peer, and of how long it may take to answer, when it connects the QP
+/// by itself. `None` is what it has not told. Most of it is kept only to be given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct QpPath {
+    pub(crate) address: Option<AddressVector>,
+    pub(crate) mtu: Option<PathMtu>,
+    pub(crate) dest_qpn: Option<Qpn>,
+    /// The PSN that the peer begins with.
+    pub(crate) rq_psn: Option<u32>,
+    /// The PSN that this side begins with.
+    pub(crate) sq_psn: Option<u32>,
+    /// Encoded as in InfiniBand.
+    pub(crate) min_rnr_timer: Option<u8>,
+    /// Encoded as in InfiniBand.
+    pub(crate) timeout: Option<u8>,
+    pub(crate) retry_cnt: Option<u8>,
+    pub(crate) rnr_retry: Option<u8>,
+}
+
+/// An enumerated MTU, which means nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathMtu(b::ib_mtu);
+
+/// Where the peer is, and how to get there: a `struct rdma_ah_attr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AddressVector {
+    /// The GIDs of this side and of the peer, if the consumer has named them.
+    pub(crate) gids: Option<([u8; 16], [u8; 16])>,
+    sgid_index: u8,
+    flow_label: u32,
+    hop_limit: u8,
+    /// What TCP has as the type of service.
+    pub(crate) traffic_class: u8,
+    sl: u8,
+}
+
+impl AddressVector {
+    /// # Safety
+    ///
+    /// The GID of this side that `attr` points to lives, if there is one.
+    unsafe fn load(attr: &b::rdma_ah_attr) -> Self {
+        let grh = &attr.grh;
+        let is_global = u32::from(attr.ah_flags) & b::ib_ah_flags_IB_AH_GRH != 0;
+        let sgid = NonNull::new(grh.sgid_attr.cast_mut()).filter(|_| is_global);
+        let gids = sgid.map(|sgid| {
+            // SAFETY: not null, so that it lives.
+            let sgid = unsafe { &(*sgid.as_ptr()).gid };
+            // SAFETY: all members of the union are octets of the same number.
+            unsafe { (*sgid.raw, *grh.dgid.raw) }
+        });
+        Self {
+            gids,
+            sgid_index: grh.sgid_index,
+            flow_label: grh.flow_label,
+            hop_limit: grh.hop_limit,
+            traffic_class: grh.traffic_class,
+            sl: attr.sl,
+        }
+    }
+
+    fn store(&self, attr: &mut b::rdma_ah_attr) {
+        attr.port_num = 1;
+        attr.sl = self.sl;
+        if let Some((_, dgid)) = self.gids {
+            attr.ah_flags = b::ib_ah_flags_IB_AH_GRH as u8; // CAST: a flag of 8 bits.
+            attr.grh.dgid.raw = ManuallyDrop::new(dgid);
+            attr.grh.sgid_index = self.sgid_index;
+            attr.grh.flow_label = self.flow_label;
+            attr.grh.hop_limit = self.hop_limit;
+            attr.grh.traffic_class = self.traffic_class;
+        }
+    }
+}
+
+impl QpPath {
+    /// Loads what `has` says that the consumer tells.
+    ///
+    /// # Safety
+    ///
+    /// If an address is told, the GID of this side that it points to lives.
+    pub(super) unsafe fn load(
+        attr: &b::ib_qp_attr,
+        has: impl Fn(b::ib_qp_attr_mask) -> bool,
+    ) -> Self {
+        // SAFETY: by the caller's promise.
+        let address = || unsafe { AddressVector::load(&attr.ah_attr) };
+        Self {
+            address: has(b::ib_qp_attr_mask_IB_QP_AV).then(address),
+            mtu: has(b::ib_qp_attr_mask_IB_QP_PATH_MTU).then_some(PathMtu(attr.path_mtu)),
+            dest_qpn: has(b::ib_qp_attr_mask_IB_QP_DEST_QPN).then_some(Qpn(attr.dest_qp_num)),
+            rq_psn: has(b::ib_qp_attr_mask_IB_QP_RQ_PSN).then_some(attr.rq_psn),
+            sq_psn: has(b::ib_qp_attr_mask_IB_QP_SQ_PSN).then_some(attr.sq_psn),
+            min_rnr_timer: has(b::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER)
+                .then_some(attr.min_rnr_timer),
+            timeout: has(b::ib_qp_attr_mask_IB_QP_TIMEOUT).then_some(attr.timeout),
+            retry_cnt: has(b::ib_qp_attr_mask_IB_QP_RETRY_CNT).then_some(attr.retry_cnt),
+            rnr_retry: has(b::ib_qp_attr_mask_IB_QP_RNR_RETRY).then_some(attr.rnr_retry),
+        }
+    }
+
+    /// Adds what `more` tells; it counts where both tell something.
+    pub(crate) fn extend(&mut self, more: &Self) {
+        *self = Self {
+            address: more.address.or(self.address),
+            mtu: more.mtu.or(self.mtu),
+            dest_qpn: more.dest_qpn.or(self.dest_qpn),
+            rq_psn: more.rq_psn.or(self.rq_psn),
+            sq_psn: more.sq_psn.or(self.sq_psn),
+            min_rnr_timer: more.min_rnr_timer.or(self.min_rnr_timer),
+            timeout: more.timeout.or(self.timeout),
+            retry_cnt: more.retry_cnt.or(self.retry_cnt),
+            rnr_retry: more.rnr_retry.or(self.rnr_retry),
+        };
+    }
+
+    fn store(&self, attr: &mut b::ib_qp_attr) {
+        if let Some(address) = &self.address {
+            address.store(&mut attr.ah_attr);
+        }
+        if let Some(PathMtu(mtu)) = self.mtu {
+            attr.path_mtu = mtu;
+        }
+        attr.dest_qp_num = self.dest_qpn.map_or(0, |qpn| qpn.0);
+        attr.rq_psn = self.rq_psn.unwrap_or(0);
+        attr.sq_psn = self.sq_psn.unwrap_or(0);
+        attr.min_rnr_timer = self.min_rnr_timer.unwrap_or(0);
+        attr.timeout = self.timeout.unwrap_or(0);
+        attr.retry_cnt = self.retry_cnt.unwrap_or(0);
+        attr.rnr_retry = self.rnr_retry.unwrap_or(0);
     }
 }
 
@@ -363,6 +501,7 @@ pub(crate) struct QpQuery {
     pub(crate) sig_all: bool,
     /// MTU of the interface in octets.
     pub(crate) mtu: u32,
+    pub(crate) path: QpPath,
 }
 
 impl QpQuery {
@@ -374,6 +513,7 @@ impl QpQuery {
         attr.max_rd_atomic = self.max_rd_atomic;
         attr.max_dest_rd_atomic = self.max_dest_rd_atomic;
         attr.port_num = 1;
+        self.path.store(attr);
         self.cap.store(&mut attr.cap);
         self.cap.store(&mut init.cap);
         init.sq_sig_type = if self.sig_all {

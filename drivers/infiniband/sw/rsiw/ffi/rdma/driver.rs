@@ -278,7 +278,11 @@ pub(crate) trait Driver: Sized + 'static {
     }
 
     /// Changes a queue pair, all or nothing.
-    fn modify_qp(_qp: ArcBorrow<'_, Self::Qp>, _attr: &QpModify) -> Result {
+    fn modify_qp(
+        _dev: ArcBorrow<'_, Self::Device>,
+        _qp: ArcBorrow<'_, Self::Qp>,
+        _attr: &QpModify,
+    ) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

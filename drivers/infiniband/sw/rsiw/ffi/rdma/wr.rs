@@ -534,6 +534,8 @@ numbers! {
     REM_INV_REQ_ERR = ib_wc_status_IB_WC_REM_INV_REQ_ERR,
     REM_ACCESS_ERR = ib_wc_status_IB_WC_REM_ACCESS_ERR,
     GENERAL_ERR = ib_wc_status_IB_WC_GENERAL_ERR,
+    RETRY_EXC_ERR = ib_wc_status_IB_WC_RETRY_EXC_ERR,
+    RNR_RETRY_EXC_ERR = ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
 }
 
 numbers! {

@@ -88,6 +88,11 @@ module_param_named(wait_placed, rsiw_wait_placed, bool, 0644);
 MODULE_PARM_DESC(wait_placed,
 		 "Complete Sends and Writes of new connections when the peer has placed them (default: N)");
 
+unsigned short rsiw_qp_port = 4791;
+module_param_named(qp_port, rsiw_qp_port, ushort, 0644);
+MODULE_PARM_DESC(qp_port,
+		 "TCP port for queue pairs that programs connect by number, 0 for none (default: 4791)");
+
 unsigned int rsiw_tls;
 int rsiw_tls_keyring;
 int rsiw_tls_key;

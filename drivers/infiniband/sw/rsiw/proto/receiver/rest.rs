@@ -86,9 +86,16 @@ pub(super) enum Rest {
     Look,
     /// All of it, in another turn: there is no receive now, and the segment waits for one.
     Wait,
-    Write(Stag, TaggedOffset, Stretch),
-    /// The payload of a Write is being placed.
-    Written,
+    Write {
+        stag: Stag,
+        to: TaggedOffset,
+        payload: Stretch,
+        last: bool,
+    },
+    /// The payload of a Write is being placed. Or there is nothing to do.
+    Written {
+        last: bool,
+    },
     Send(Part),
     /// The payload of a Send is being placed. If it is the last one, the receive is completed next.
     Sent {

@@ -110,7 +110,11 @@ pub(crate) enum Step {
     /// Data came in although this side is closing.
     DataInClosing,
     /// The peer has ended the stream: see `proto::segment::Action::Terminate`.
-    Terminated { code: u16, read: Option<Msn> },
+    Terminated {
+        code: u16,
+        read: Option<Msn>,
+        placed: Option<u32>,
+    },
     /// The stream must end. First complete in error what is to blame ([`Receiver::blame`]), then
     /// take the cause by [`Receiver::failure`].
     ///
@@ -157,6 +161,8 @@ pub(crate) enum Extra {
     Invalidated(Stag),
     /// Immediate Data, instead of a message.
     Immediate(ImmediateData),
+    /// Immediate data, beside a message.
+    WithImmediate([u8; 4]),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

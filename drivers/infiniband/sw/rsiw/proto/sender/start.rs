@@ -46,7 +46,6 @@ use crate::{
             TooMany,
             MAX_HEADER, //
         },
-        placement::Unasked,
         reads::{
             Inbound,
             InboundRead,
@@ -105,6 +104,8 @@ pub(super) struct Now {
     pub(super) is_direct: bool,
     /// Whether anything may be sent to the peer. Local operations do not wait for that.
     pub(super) may_send: Result<(), Marked>,
+    /// The peer takes Sends with immediate data.
+    pub(super) has_send_immediate: bool,
 }
 
 /// Makes the oldest request, if it may start and is to be sent, the current message; carries out
@@ -186,6 +187,13 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
                 };
                 (kind, Origin::Request(token))
             }
+            Operation::SendImmediate { data } => {
+                let kind = Kind::SendImmediate {
+                    solicited: request.solicited,
+                    data,
+                };
+                (kind, Origin::Request(token))
+            }
             Operation::Write {
                 immediate: Some(data),
                 ..
@@ -255,12 +263,18 @@ where
     if matches!(operation, Operation::Write { stag: Stag(0), .. }) && request.len > 0 {
         return Ok(Err(Fault::LocalProtection));
     }
+    // The peer could not tell its consumer.
+    if matches!(operation, Operation::SendImmediate { .. }) && !now.has_send_immediate {
+        return Ok(Err(Fault::LocalOperation));
+    }
     if let Some(Err(fault)) = sink {
         return Ok(Err(fault));
     }
     let no_room = |_| Failure::from(TermError::LocalCatastrophic);
     let token = match operation {
-        Operation::Send { .. } | Operation::Write { .. } => sends.push_message(request.work),
+        Operation::Send { .. } | Operation::SendImmediate { .. } | Operation::Write { .. } => {
+            sends.push_message(request.work)
+        }
         _ => sends.push(request.work),
     };
     let token = token.map_err(no_room)?;
@@ -354,7 +368,7 @@ impl Sender {
         let Some(is_asked) = asked else {
             return Ok(false);
         };
-        self.unasked = Unasked::NOTHING;
+        self.unasked.ask();
         if is_asked {
             let request = ReadRequest {
                 sink_stag: NO_SINK,

@@ -51,6 +51,8 @@ pub(in crate::qp) struct OfProcess {
     pub(in crate::qp) rings: Pin<KBox<ProcessRings>>,
     /// Whether its completions have room for immediate data.
     pub(in crate::qp) takes_immediate: bool,
+    /// And for immediate data that come with a Send.
+    pub(in crate::qp) takes_send_immediate: bool,
 }
 
 /// The offers to map rings.
@@ -154,6 +156,15 @@ impl Consumer {
         match self {
             Self::Process(process) => process.takes_immediate,
             Self::Kernel(_) => true,
+        }
+    }
+
+    /// Returns whether the consumer can be told of immediate data that come with a Send. Those in
+    /// the kernel do not connect by number.
+    pub(in crate::qp) fn takes_send_immediate(&self) -> bool {
+        match self {
+            Self::Process(process) => process.takes_send_immediate,
+            Self::Kernel(_) => false,
         }
     }
 

@@ -18,6 +18,8 @@ fn life_of_an_initiator() {
     let params = this.started.expect("a stream for the queue pair");
     assert_eq!(params.send_rtr, Some(Rtr::Write));
     assert_eq!((params.ird, params.ord), (4, 3));
+    assert_eq!(this.said, b"hi");
+    assert!(this.connection.reply_data().is_empty());
     assert_eq!(this.around.timer, None);
     assert!(!this.around.callbacks && this.around.tcp);
     let depths = EventDepths { ird: 2, ord: 3 };

@@ -176,6 +176,46 @@ fn peer_closes() {
     assert_eq!(sending.queue.completions[2].1, Status::Flushed);
 }
 
+/// When the peer leaves, it says how many messages it has placed, and what is known by that
+/// completes: the rest of a run of which it has placed some is in doubt.
+#[test]
+fn peer_leaves() {
+    let mut sending = placing(4);
+    assert_eq!(sending.sender.placed(u32::MAX), None);
+    for _ in 0..3 {
+        sending.post(write(10));
+    }
+    sending.run();
+    // The Read about these three is under way.
+    sending.post(send(10));
+    sending.post(send(10));
+    sending.run();
+    let tokens = [2, 3, 4, 5, 6].map(|placed| sending.sender.placed(placed));
+    let (asked, all) = (Some(Token(2)), Some(Token(4)));
+    assert_eq!(tokens, [None, asked, asked, all, all]);
+    sending.queue.placed(Token(2));
+    assert_eq!(completed(&sending), 3);
+    sending.queue.placed(Token(4));
+    assert_eq!(completed(&sending), 5);
+}
+
+/// A Send with immediate data fails by itself if the peer could not tell its consumer.
+#[test]
+fn send_with_immediate_data() {
+    let posted = Posted::new(Operation::SendImmediate { data: [1, 2, 3, 4] }, 10);
+    let mut sending = placing(4);
+    sending.post(posted);
+    assert!(matches!(sending.run_once(), Stop::Failed(_)));
+    let fault = Status::Failed(Fault::LocalOperation);
+    assert_eq!(sending.queue.completions[0].1, fault);
+    let mut sending = placing(4);
+    sending.sender.allow_send_immediate();
+    sending.post(posted);
+    sending.settle();
+    assert_eq!(completed(&sending), 1);
+    assert_eq!(messages(&sending)[0], Opcode::SendImmediate);
+}
+
 /// Without any Read of the consumer's allowed any more, the sender may still ask.
 #[test]
 fn no_reads_allowed() {

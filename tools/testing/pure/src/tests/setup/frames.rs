@@ -283,3 +283,11 @@ fn t_9_random_frames() {
         }
     }
 }
+
+/// X-ENH-5: the older set-up is tried after the enhanced one, unless that would not do.
+#[test]
+fn x_enh_5_only_enhanced() {
+    let (enhanced, want) = (p2p(), depths(3, 3));
+    assert!(Initiator::new(enhanced, want).older().is_some());
+    assert!(Initiator::only_enhanced(enhanced, want).older().is_none());
+}

@@ -65,6 +65,31 @@ fn x_enh_19_peer_to_peer() {
     }
 }
 
+/// Both sides count the same messages as placed: of a Write with immediate data there are two, and
+/// the ready-to-receive Write is one.
+#[test]
+fn what_is_placed_is_counted() {
+    let (mut a, mut b) = connected(config(2, true, true), config(2, true, false));
+    assert_eq!((a.placed(), b.placed()), (0, 1));
+    b.post_recv(10);
+    b.post_recv(10);
+    let (to, immediate, solicited) = (BASE, [1, 2, 3, 4], false);
+    let data = vec![7; 3000];
+    a.post(0, send(b"a Send"), false);
+    a.post(1, write(to, data.clone()), false);
+    let with_immediate = Wr::WriteImmediate {
+        data,
+        stag: TARGET,
+        to,
+        immediate,
+        solicited,
+    };
+    a.post(2, with_immediate, false);
+    a.post(3, read(SOURCE, BASE, 100, BASE), false);
+    settle(&mut a, &mut b);
+    assert_eq!((a.placed(), b.placed()), (0, 5));
+}
+
 /// M-MPA-7, M-MPA-32, T-8, P-ERR-1: a wrong bit anywhere in an FPDU places nothing, and 0x2002
 /// comes back. (The length field is left alone, it moves the end of the FPDU.)
 #[test]

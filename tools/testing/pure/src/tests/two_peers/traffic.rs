@@ -28,6 +28,22 @@ fn post(
         };
         let at = rng.below(SIZE - len);
         let wr = match rng.below(5) {
+            0 if rng.one_in(3) => {
+                let data = rng.bytes(len);
+                let solicited = rng.one_in(2);
+                let immediate = rng.bytes(4).try_into().unwrap();
+                other.post_recv(len + rng.below(100));
+                theirs.received.push(Received {
+                    data: data.clone(),
+                    solicited,
+                    extra: Extra::WithImmediate(immediate),
+                });
+                Wr::SendImmediate {
+                    data,
+                    immediate,
+                    solicited,
+                }
+            }
             0 => {
                 let data = rng.bytes(len);
                 let solicited = rng.one_in(2);
@@ -117,7 +133,10 @@ fn post(
                 read(source_stag, BASE + at as u64, len as u32, sink_to)
             }
         };
-        if matches!(wr, Wr::Send { .. } | Wr::WriteImmediate { .. }) {
+        if matches!(
+            wr,
+            Wr::Send { .. } | Wr::SendImmediate { .. } | Wr::WriteImmediate { .. }
+        ) {
             own.messages.push(id);
         }
         peer.post(id, wr, rng.one_in(5));

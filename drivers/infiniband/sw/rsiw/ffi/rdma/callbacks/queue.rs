@@ -26,7 +26,8 @@ use crate::ffi::{
             AccessFlags,
             IbQpState,
             QpCap,
-            QpModify, //
+            QpModify,
+            QpPath, //
         },
         driver::{
             CqInit,
@@ -328,14 +329,14 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
 ///
 /// Called by the core with a queue pair of `D`.
 pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
-    qp: *mut b::ib_qp,
+    raw: *mut b::ib_qp,
     attr: *mut b::ib_qp_attr,
     mask: c_int,
     _udata: *mut b::ib_udata,
 ) -> c_int {
     from_result(|| {
         // SAFETY: the queue pair is one of `D` (see `Vtable`).
-        let qp = unsafe { QpObject::<D>::get(qp) };
+        let qp = unsafe { QpObject::<D>::get(raw) };
         // SAFETY: the core passes the attributes.
         let attr = unsafe { &*attr };
         let mask = mask as u32; // CAST: flag bits in a C int.
@@ -362,7 +363,11 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
         if has(b::ib_qp_attr_mask_IB_QP_CAP) {
             change.cap = Some(QpCap::load(&attr.cap));
         }
-        D::modify_qp(qp, &change)?;
+        // SAFETY: the core has a reference to the GID until the call returns.
+        change.path = unsafe { QpPath::load(attr, has) };
+        // SAFETY: the core's object has the device set, which is one of `D` (see `Vtable`).
+        let dev = unsafe { DeviceObject::<D>::get((*raw).device) };
+        D::modify_qp(dev, qp, &change)?;
         Ok(0)
     })
 }

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Has one queue pair meet its peer, which its consumer has named by number.
+//!
+//! Each such queue pair has a [`Pairing`] from the step to RTR until its stream has ended. That is
+//! its manager, and is told of the events of the endpoint that it has at the moment: the end that
+//! dials makes one after the other until the peer answers; the other one takes one from the
+//! [`MeetingPlace`].
+//!
+//! Locks: endpoint mutex > the QP's mutex; `Pairing::progress` is the last one.
+//!
+//! Context: process, unless a method says otherwise.
+#![forbid(unsafe_code)]
+
+use super::{
+    by_number::MeetingPlace,
+    calls::{
+        config,
+        Dial, //
+    },
+    endpoint::{
+        Endpoint,
+        EndpointState,
+        Matchmaker,
+        Recipient, //
+    },
+    registry::Entry, //
+};
+use crate::{
+    ffi::{
+        mm::NoIo,
+        net::{
+            netdev::NetDevice,
+            TcpSocket, //
+        },
+        rdma::iwcm::ConsumerId,
+        time::{
+            Expires,
+            Timer, //
+        },
+    },
+    limits::MAX_READS,
+    log::Author,
+    proto::{
+        by_number::{
+            Gid,
+            Hello,
+            Objection,
+            Pair,
+            Trying, //
+        },
+        connection::{
+            Connection,
+            Event,
+            Input,
+            StreamEnd, //
+        },
+        counters::Counter,
+        negotiate::Depths,
+        setup::{
+            Initiator,
+            Params, //
+        },
+    },
+    qp::{
+        shared::Manager,
+        Qp, //
+    },
+};
+use core::net::{
+    IpAddr,
+    Ipv6Addr,
+    SocketAddr,
+    SocketAddrV6, //
+};
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        new_spinlock_irq,
+        Arc,
+        SpinLockIrq, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// What each end asks for. What its consumer allows is known only later, and limits the Reads that
+/// this end has outstanding.
+const DEPTHS: Depths = Depths {
+    ird: MAX_READS,
+    ord: MAX_READS,
+};
+/// Refuses a Request that is not answered yet.
+pub(super) fn refuse(endpoint: &Arc<Endpoint>, objection: Objection) {
+    let mut st = endpoint.state.lock();
+    endpoint.dev().log(
+        endpoint.author(&st),
+        fmt!("a Request by number is refused: {}", objection.text()),
+    );
+    endpoint.dev().count(Some(Counter::QpRefused));
+    let private_data = &objection.to_wire();
+    endpoint.feed(&mut st, Input::Reject { private_data });
+    drop(st);
+    Endpoint::kick(endpoint.clone());
+}
+
+/// Returns the IP address that a GID is.
+pub(super) fn ip(gid: Gid) -> IpAddr {
+    Ipv6Addr::from(gid).to_canonical()
+}
+
+pub(super) fn gid(ip: IpAddr) -> Gid {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+/// Returns the address of TCP; one of the link is in the scope of `netdev`.
+fn at(gid: Gid, port: u16, netdev: &NetDevice) -> SocketAddr {
+    match ip(gid) {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            // CAST: indices of interfaces are positive.
+            SocketAddrV6::new(ip, port, 0, netdev.index() as u32).into()
+        }
+        ip => SocketAddr::from((ip, port)),
+    }
+}
+
+/// A queue pair that is to meet its peer, or has met it.
+#[pin_data]
+pub(super) struct Pairing {
+    place: Arc<MeetingPlace>,
+    number: usize,
+    qp: Arc<Qp>,
+    pair: Pair,
+    /// The TCP port of those who listen.
+    port: u16,
+    tos: u8,
+    #[pin]
+    progress: SpinLockIrq<Progress>,
+    #[pin]
+    timer: Timer<Self>,
+    #[pin]
+    work: Work<Self>,
+}
+
+struct Progress {
+    /// The connection that the two have, or try.
+    endpoint: Option<Arc<Endpoint>>,
+    trying: Trying,
+    /// What the peer has refused last.
+    objection: Option<Objection>,
+    /// The queue pair does not wait for its peer any more, and has no stream.
+    is_over: bool,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Pairing { self.work }
+}
+
+impl Pairing {
+    pub(super) fn new(
+        place: Arc<MeetingPlace>,
+        number: usize,
+        qp: Arc<Qp>,
+        pair: Pair,
+        port: u16,
+        tos: u8,
+    ) -> Result<Arc<Self>> {
+        let progress = Progress {
+            endpoint: None,
+            trying: Trying::NOT_YET,
+            objection: None,
+            is_over: false,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                place,
+                number,
+                qp,
+                pair,
+                port,
+                tos,
+                progress <- new_spinlock_irq!(progress, "rsiw::cm::Pairing::progress"),
+                timer <- Timer::new(),
+                work <- new_work!("rsiw::cm::Pairing::work"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    pub(super) fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    /// Queues the work. Any context.
+    pub(super) fn queue(self: &Arc<Self>) {
+        let _ = self.place.endpoints.dev.cm_queue().enqueue(self.clone());
+    }
+
+    /// Ends the pairing, and returns the endpoint that it had. Any context.
+    fn end(self: &Arc<Self>) -> Option<Arc<Endpoint>> {
+        let mut progress = self.progress.lock();
+        progress.is_over = true;
+        let endpoint = progress.endpoint.take();
+        drop(progress);
+        self.queue();
+        endpoint
+    }
+
+    /// Ends the pairing if the two have not met, as the device goes away.
+    pub(super) fn finish(self: &Arc<Self>) {
+        if self.qp.waits_for_peer().is_some() {
+            if let Some(endpoint) = self.end() {
+                endpoint.shut();
+            }
+        }
+    }
+
+    /// Makes `endpoint` the connection of the two, unless the pairing is over.
+    fn take_on(&self, endpoint: &Arc<Endpoint>) -> Result {
+        let mut progress = self.progress.lock();
+        if progress.is_over {
+            return Err(ECANCELED);
+        }
+        progress.endpoint = Some(endpoint.clone());
+        Ok(())
+    }
+
+    fn let_go(&self) {
+        let endpoint = self.progress.lock().endpoint.take();
+        drop(endpoint);
+        self.qp.part();
+    }
+
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        self.progress.lock().endpoint.clone()
+    }
+
+    fn act(self: &Arc<Self>) {
+        let is_over = self.progress.lock().is_over;
+        if is_over {
+            return self.clean_up();
+        }
+        if self.endpoint().is_none() {
+            match self.pair.dials() {
+                true => {
+                    if let Err(error) = self.dial() {
+                        self.place.endpoints.dev.log(
+                            Author::Process,
+                            fmt!("QP {}: cannot dial: {error:?}", self.pair.own.qpn()),
+                        );
+                    }
+                }
+                false => self.look(),
+            }
+        }
+        let Some((posted, most_ms)) = self.qp.waits_for_peer() else {
+            return;
+        };
+        let (pause, objection) = {
+            let mut progress = self.progress.lock();
+            (progress.trying.next(posted, most_ms), progress.objection)
+        };
+        match pause {
+            Some(ms) => Timer::start(self, ms),
+            None => self.qp.unreachable(objection),
+        }
+    }
+
+    /// Drops what is left of a pairing that is over.
+    fn clean_up(self: &Arc<Self>) {
+        Timer::stop(self);
+        self.place.forget(self);
+    }
+
+    /// Begins to connect.
+    fn dial(self: &Arc<Self>) -> Result {
+        let endpoints = &self.place.endpoints;
+        let dev = &endpoints.dev;
+        let netdev = dev.netdev().ok_or(ENODEV)?;
+        let hello = self.qp.hello().ok_or(ECANCELED)?.to_wire();
+        let initiator = Initiator::only_enhanced(config(dev), DEPTHS);
+        let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
+        let local = at(self.pair.own.gid(), 0, &netdev);
+        let remote = at(self.pair.peer.gid(), self.port, &netdev);
+        let dial = Dial::by_number(dev, (local, remote), self.tos, &hello)?;
+        let endpoint = endpoints.add(self.qp.shared.id.payer.clone())?;
+        let mut st = endpoint.state.lock();
+        st.connection = Connection::closed();
+        let result = self.take_on(&endpoint).and_then(|()| {
+            st.qp = Some(self.qp.clone());
+            st.dial = Some(dial);
+            endpoint.set_recipient(Recipient::Matchmaker(self.clone()));
+            let (connection, outputs) = Connection::initiator(initiator);
+            endpoint.begin(&mut st, connection, outputs)
+        });
+        drop(st);
+        if result.is_err() {
+            self.let_go();
+        }
+        // TCP and the timer have kicked the endpoint in vain until now.
+        Endpoint::kick(endpoint);
+        let counter = match self.progress.lock().trying.is_first() {
+            true => Counter::QpDialed,
+            false => Counter::QpRedialed,
+        };
+        dev.count(Some(counter));
+        result
+    }
+
+    /// Looks whether the peer's Request was there before this side was ready.
+    fn look(self: &Arc<Self>) {
+        if let Some((endpoint, hello)) = self.place.take_parked(&self.pair) {
+            self.accept(&endpoint, hello);
+        }
+    }
+
+    /// Accepts the peer's Request.
+    pub(super) fn accept(self: &Arc<Self>, endpoint: &Arc<Endpoint>, hello: Hello) {
+        let mut st = endpoint.state.lock();
+        // The peer may have given up, or the Request may have waited for too long.
+        if !st.connection.is_requested() {
+            return;
+        }
+        let objection = match self.qp.meet(hello) {
+            Ok(own) => self.try_accept(endpoint, &mut st, own).err(),
+            Err(objection) => Some(objection),
+        };
+        drop(st);
+        match objection {
+            Some(objection) => refuse(endpoint, objection),
+            None => Endpoint::kick(endpoint.clone()),
+        }
+    }
+
+    fn try_accept(
+        self: &Arc<Self>,
+        endpoint: &Arc<Endpoint>,
+        st: &mut EndpointState,
+        own: Hello,
+    ) -> Result<(), Objection> {
+        if self.take_on(endpoint).is_err() {
+            self.qp.part();
+            return Err(Objection::Taken);
+        }
+        st.qp = Some(self.qp.clone());
+        endpoint.set_recipient(Recipient::Matchmaker(self.clone()));
+        let accept = Input::Accept {
+            want: DEPTHS,
+            private_data: &own.to_wire(),
+        };
+        // If that fails, TCP is reset, and the peer tries again.
+        if endpoint.try_feed(st, accept).is_err() {
+            self.let_go();
+        }
+        Ok(())
+    }
+}
+
+impl Matchmaker for Pairing {
+    /// What the peer has said in its Reply is checked before; who listens has checked the Request.
+    fn start(&self, sock: &Arc<TcpSocket>, params: &Params, reply: &[u8]) -> Result {
+        if self.pair.dials() {
+            let met = Hello::parse(reply).and_then(|hello| self.qp.meet(hello));
+            if let Err(objection) = met {
+                self.progress.lock().objection = Some(objection);
+                return Err(EPROTO);
+            }
+        }
+        self.qp.start(sock, params, self)
+    }
+
+    fn told(&self, event: &Event, data: &[u8]) {
+        if let Event::Reply {
+            error: Some(_),
+            data: len,
+            ..
+        } = *event
+        {
+            let objection = match data.get(..len) {
+                Some(data) if len > 0 => Hello::parse(data).err(),
+                _ => None,
+            };
+            if objection.is_some() {
+                self.progress.lock().objection = objection;
+            }
+            self.let_go();
+        }
+    }
+}
+
+impl WorkItem for Pairing {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let _scope = NoIo::enter();
+        this.qp.shared.id.payer.pays(|| this.act());
+    }
+}
+
+impl Expires for Pairing {
+    fn timer(&self) -> &Timer<Self> {
+        &self.timer
+    }
+
+    fn expired(this: Arc<Self>) {
+        this.queue();
+    }
+}
+
+impl Entry for Pairing {
+    fn number(&self) -> usize {
+        self.number
+    }
+
+    fn consumer(&self) -> Option<ConsumerId> {
+        None
+    }
+}
+
+impl Manager for Pairing {
+    fn abort(self: Arc<Self>) {
+        if let Some(endpoint) = self.end() {
+            Manager::abort(endpoint);
+        }
+    }
+
+    fn first_segment(self: Arc<Self>) {
+        if let Some(endpoint) = self.endpoint() {
+            endpoint.first_segment();
+        }
+    }
+
+    fn peer_closing(self: Arc<Self>) {}
+
+    fn stream_ended(self: Arc<Self>, end: StreamEnd) {
+        if let Some(endpoint) = self.end() {
+            endpoint.stream_ended(end);
+        }
+    }
+}

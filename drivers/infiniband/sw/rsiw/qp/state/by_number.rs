@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The steps of queue pairs that their consumers connect by number (`proto::by_number` says when
+//! two ends meet, `cm::by_number` has them meet).
+//!
+//! To all others such a queue pair is in Idle, in which posts wait, until it has a stream, and in
+//! RTS while it has one.
+//!
+//! Locks: the QP's mutex > `told`.
+//!
+//! Context: process.
+#![forbid(unsafe_code)]
+
+use super::{
+    After,
+    Qp, //
+};
+use crate::{
+    ffi::rdma::attr::QpModify,
+    limits::MAX_READS,
+    proto::{
+        by_number::{
+            answer_ms,
+            Callee,
+            Hello,
+            Objection,
+            Pair, //
+        },
+        state::{
+            QpEvent,
+            QpState, //
+        },
+    },
+    qp::shared::{
+        Manager,
+        Told, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+};
+
+impl Qp {
+    /// Returns how the queue pair looks to a Request that names it.
+    pub(crate) fn as_callee(&self) -> Callee {
+        let inner = self.inner.lock();
+        let told = *self.shared.by_number.told.lock();
+        match (self.shared.state(), told.pair) {
+            (QpState::Idle, Some(pair)) if told.hello.is_none() && !inner.was_closed => {
+                Callee::Waits(pair, told.psn())
+            }
+            (QpState::Idle, None) => Callee::Unready,
+            _ => Callee::Taken,
+        }
+    }
+
+    /// Takes the step to RTR: sets the queue pair aside for `manager`, which has it meet its peer.
+    /// Returns `EINVAL` in other states than INIT, and `EISCONN` if it is connected otherwise.
+    pub(crate) fn begin_to_meet(
+        &self,
+        pair: Pair,
+        attr: &QpModify,
+        manager: Arc<dyn Manager>,
+    ) -> Result {
+        let inner = self.inner.lock();
+        let mut told = self.shared.by_number.told.lock();
+        if self.shared.state() != QpState::Idle || inner.was_closed || told.pair.is_some() {
+            return Err(EINVAL);
+        }
+        self.shared.set_aside.set(manager)?;
+        told.extend(attr);
+        told.pair = Some(pair);
+        Ok(())
+    }
+
+    /// Takes the step to RTS. Returns `EINVAL` if the queue pair is in another state than RTR or
+    /// RTS, or for a depth that is not possible. If the PSN is not the one that the peer expects,
+    /// the stream ends.
+    pub(crate) fn ready_to_send(self: &Arc<Self>, attr: &QpModify) -> Result {
+        let mut after = After::default();
+        let mut inner = self.inner.lock();
+        if matches!(self.shared.state(), QpState::Error | QpState::Terminate)
+            || attr
+                .max_rd_atomic
+                .is_some_and(|ord| u16::from(ord) > MAX_READS)
+        {
+            return Err(EINVAL);
+        }
+        let objection = {
+            let mut told = self.shared.by_number.told.lock();
+            told.extend(attr);
+            told.sends = true;
+            let psn = told.psn();
+            let check = told.hello.map(|hello| hello.check_psn(psn));
+            check.and_then(Result::err)
+        };
+        if let Some(ord) = attr.max_rd_atomic {
+            let mut sq = self.shared.sq.lock();
+            sq.ord = sq.ord.min(ord.into());
+        }
+        if let Some(objection) = objection {
+            self.shared.id.log_peer(fmt!("{}", objection.text()));
+            self.feed(&mut inner, QpEvent::PeerReset, &mut after);
+        }
+        drop(inner);
+        after.run(self);
+        Ok(())
+    }
+
+    /// Takes note of attributes that need no step.
+    pub(crate) fn note_path(&self, attr: &QpModify) {
+        self.shared.by_number.told.lock().extend(attr);
+    }
+
+    /// Takes note that the peer has said `hello`, and returns what to say to it, if it has not been
+    /// said.
+    pub(crate) fn meet(&self, hello: Hello) -> Result<Hello, Objection> {
+        let mut told = self.shared.by_number.told.lock();
+        let pair = told.pair.ok_or(Objection::NotExpected)?;
+        pair.check(&hello, told.psn())?;
+        if told.hello.is_some() {
+            return Err(Objection::Taken);
+        }
+        told.hello = Some(hello);
+        let takes_immediate = self.shared.id.consumer.takes_send_immediate();
+        Ok(pair.hello(told.path.rnr_retry, takes_immediate))
+    }
+
+    /// Takes back [`Qp::meet`], as there is no stream after all.
+    pub(crate) fn part(&self) {
+        self.shared.by_number.told.lock().hello = None;
+    }
+
+    /// Returns what to say to a peer that this side connects to.
+    pub(crate) fn hello(&self) -> Option<Hello> {
+        let told = *self.shared.by_number.told.lock();
+        let takes_immediate = self.shared.id.consumer.takes_send_immediate();
+        let pair = told.pair?;
+        Some(pair.hello(told.path.rnr_retry, takes_immediate))
+    }
+
+    /// Returns whether the queue pair has no stream and waits for one; and if so, whether requests
+    /// wait, and for how many milliseconds they may.
+    pub(crate) fn waits_for_peer(&self) -> Option<(bool, u32)> {
+        let inner = self.inner.lock();
+        if self.shared.state() != QpState::Idle {
+            return None;
+        }
+        let path = self.shared.by_number.told.lock().path;
+        let ms = answer_ms(path.timeout.unwrap_or(0), path.retry_cnt.unwrap_or(0));
+        Some((!inner.ring.is_empty(), ms))
+    }
+
+    /// Fails the oldest request, as the peer did not answer in time, and flushes what is behind it.
+    /// `objection` is the answer that it has given last, if it has given any.
+    pub(crate) fn unreachable(self: &Arc<Self>, objection: Option<Objection>) {
+        let why = objection.map_or("it does not answer", Objection::text);
+        let id = &self.shared.id;
+        id.log_peer(fmt!("requests cannot reach the peer: {why}"));
+        let mut after = After::default();
+        let mut inner = self.inner.lock();
+        self.feed(&mut inner, QpEvent::Unreachable, &mut after);
+        drop(inner);
+        after.run(self);
+    }
+
+    /// Takes the step to RESET, from any state: the stream ends, and requests and receives are
+    /// dropped without completions.
+    pub(crate) fn reset(self: &Arc<Self>) {
+        let id = &self.shared.id;
+        let mut after = After::default();
+        let mut inner = self.inner.lock();
+        self.take_leave(&mut inner, &mut after);
+        self.shared.flags.mute.store(true, Relaxed);
+        self.feed(&mut inner, QpEvent::Leave, &mut after);
+        self.shared.drop_posted(&mut inner.ring);
+        let to_idle = QpEvent::Modify {
+            to: QpState::Idle,
+            idle: false,
+            flushed: true,
+        };
+        self.feed(&mut inner, to_idle, &mut after);
+        inner.was_closed = false;
+        inner.blame = None;
+        *self.shared.by_number.told.lock() = Told::NOTHING;
+        self.shared.flags.mute.store(false, Relaxed);
+        drop(inner);
+        after.run(self);
+        id.send_cq.forget(&id.handle);
+        id.recv_cq.forget(&id.handle);
+    }
+}

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: GPL-2.0
+/* by_number: queue pairs that programs connect themselves. Both ends are here. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "numbers.h"
+#include "prog.h"
+
+#define LEN 4096
+/* Longer than a step takes, shorter than anything that is waited for. */
+#define A_WHILE_MS 300
+
+static unsigned int rounds = 20, stock, hold_ms;
+static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
+static struct both b;
+static struct number a, p;
+static struct ibv_mr *amr, *pmr;
+static char *abuf, *pbuf;
+
+static const struct opt options[] = {
+	{ "rounds", "N", "how often a queue pair is reset (20)", .num = &rounds, .min = 1,
+	  .max = 100000 },
+	{ "stock", "0|1", "the library has one status for all errors of the peer (0)",
+	  .num = &stock, .max = 1 },
+	{ "hold-ms", "N", "only wait so long in RTR, for a peer that does not exist (0)",
+	  .num = &hold_ms, .max = 600000 },
+	{ }
+};
+
+/* Completions of requests that the peer does not answer have this status. */
+static enum ibv_wc_status unanswered(enum ibv_wc_status status)
+{
+	return stock ? IBV_WC_GENERAL_ERR : status;
+}
+
+static void make(void)
+{
+	numbers_make(&b, &where, &attr, &attr);
+	a = number_of(&b.a);
+	p = number_of(&b.p);
+	amr = ep_reg(&b.a, abuf, LEN, ALL_ACCESS);
+	pmr = ep_reg(&b.p, pbuf, LEN, ALL_ACCESS);
+}
+
+static void unmake(void)
+{
+	CHECK_SYS(ibv_dereg_mr(amr));
+	CHECK_SYS(ibv_dereg_mr(pmr));
+	both_destroy(&b);
+}
+
+static void meet(const struct number_attr *how)
+{
+	CHECK(!number_rtr(b.a.id->qp, &a, &p, how), "RTR: %m");
+	CHECK(!number_rtr(b.p.id->qp, &p, &a, how), "RTR: %m");
+	CHECK(!number_rts(b.a.id->qp, &a, how), "RTS: %m");
+	CHECK(!number_rts(b.p.id->qp, &p, how), "RTS: %m");
+}
+
+static void post(struct ep *e, enum ibv_wr_opcode op)
+{
+	bool is_a = e == &b.a;
+
+	CHECK_SYS(ep_post_send(e, 7, op, is_a ? abuf : pbuf, 64, is_a ? amr->lkey : pmr->lkey,
+			       (uintptr_t)(is_a ? pbuf : abuf) + 1024,
+			       is_a ? pmr->rkey : amr->rkey));
+}
+
+static void receive(struct ep *e)
+{
+	bool is_a = e == &b.a;
+
+	CHECK_SYS(ep_post_recv(e, 9, (is_a ? abuf : pbuf) + 2048, 64,
+			       is_a ? amr->lkey : pmr->lkey));
+}
+
+/* One message each way, and a Write and a Read. */
+static void talk(void)
+{
+	static char fill;
+
+	memset(abuf, ++fill, 64);
+	memset(pbuf, ++fill, 64);
+	receive(&b.a);
+	receive(&b.p);
+	post(&b.a, IBV_WR_SEND);
+	post(&b.p, IBV_WR_SEND);
+	completes(b.a.scq, IBV_WC_SUCCESS);
+	completes(b.p.scq, IBV_WC_SUCCESS);
+	completes(b.a.rcq, IBV_WC_SUCCESS);
+	completes(b.p.rcq, IBV_WC_SUCCESS);
+	expect(!memcmp(abuf, pbuf + 2048, 64) && !memcmp(pbuf, abuf + 2048, 64),
+	       "other octets");
+	post(&b.a, IBV_WR_RDMA_WRITE);
+	completes(b.a.scq, IBV_WC_SUCCESS);
+	expect(!memcmp(abuf, pbuf + 1024, 64), "the Write is not there");
+	post(&b.p, IBV_WR_RDMA_READ);
+	completes(b.p.scq, IBV_WC_SUCCESS);
+	expect(!memcmp(abuf + 1024, pbuf, 64), "the Read brings other octets");
+}
+
+static bool nothing(struct ibv_cq *cq, int ms)
+{
+	struct ibv_wc wc;
+
+	return !ep_poll(cq, &wc, ms) ||
+	       expect(false, "a completion: %s", ibv_wc_status_str(wc.status));
+}
+
+/* The other end may have its events in the same place. */
+static void no_event(struct ep *e)
+{
+	struct ibv_async_event ev;
+
+	while (async_event(e->id->verbs, &ev, 0))
+		expect(ev.element.qp != e->id->qp, "event %d", ev.event_type);
+}
+
+static void state_is(struct ep *e, enum ibv_qp_state want)
+{
+	enum ibv_qp_state state = wait_state(e->id->qp, want, 5000);
+
+	expect(state == want, "state %d instead of %d", state, want);
+}
+
+static void step(unsigned int n)
+{
+	switch (n) {
+	case 0:
+		CHECK(!number_rtr(b.a.id->qp, &a, &p, &number_defaults), "RTR: %m");
+		break;
+	case 1:
+		CHECK(!number_rts(b.a.id->qp, &a, &number_defaults), "RTS: %m");
+		break;
+	case 2:
+		CHECK(!number_rtr(b.p.id->qp, &p, &a, &number_defaults), "RTR: %m");
+		break;
+	case 3:
+		CHECK(!number_rts(b.p.id->qp, &p, &number_defaults), "RTS: %m");
+		break;
+	}
+}
+
+/* Each end takes its two steps in order; otherwise in any order. */
+static void orders(unsigned int pause_ms)
+{
+	static const char all[][4] = {
+		{ 0, 1, 2, 3 }, { 0, 2, 1, 3 }, { 0, 2, 3, 1 },
+		{ 2, 3, 0, 1 }, { 2, 0, 3, 1 }, { 2, 0, 1, 3 },
+	};
+	unsigned int i, n;
+
+	for (i = 0; i < COUNT(all); i++) {
+		make();
+		for (n = 0; n < 4; n++) {
+			step(all[i][n]);
+			usleep(pause_ms * 1000);
+		}
+		talk();
+		unmake();
+	}
+}
+
+static void shown(void)
+{
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr qa;
+
+	make();
+	meet(&number_defaults);
+	CHECK_SYS(ibv_query_qp(b.a.id->qp, &qa, 2 * IBV_QP_DEST_QPN - 1, &ia));
+	expect(qa.qp_state == IBV_QPS_RTS, "state %d", qa.qp_state);
+	expect(qa.dest_qp_num == p.qpn && qa.sq_psn == a.psn && qa.rq_psn == p.psn,
+	       "QPN %u, PSNs %#x, %#x", qa.dest_qp_num, qa.sq_psn, qa.rq_psn);
+	expect(qa.ah_attr.is_global && qa.ah_attr.grh.sgid_index == a.index &&
+	       !memcmp(&qa.ah_attr.grh.dgid, &p.gid, sizeof(p.gid)), "another address");
+	expect(qa.path_mtu == IBV_MTU_1024 && qa.timeout == 14 && qa.retry_cnt == 7 &&
+	       qa.rnr_retry == 7 && qa.min_rnr_timer == 12, "other times");
+	expect(qa.max_rd_atomic == 4 && qa.max_dest_rd_atomic == 4, "Reads %u, %u",
+	       qa.max_rd_atomic, qa.max_dest_rd_atomic);
+	talk();
+	unmake();
+}
+
+/* The peer's queue pair is gone: nobody hears of it but the next request. */
+static void gone(bool killed)
+{
+	struct ibv_wc wc;
+
+	make();
+	meet(&number_defaults);
+	talk();
+	receive(&b.a);
+	if (killed)
+		CHECK(!to_state(b.p.id->qp, IBV_QPS_ERR), "ERR: %m");
+	else
+		rdma_destroy_qp(b.p.id);
+	nothing(b.a.rcq, A_WHILE_MS);
+	no_event(&b.a);
+	state_is(&b.a, IBV_QPS_RTS);
+	post(&b.a, IBV_WR_SEND);
+	post(&b.a, IBV_WR_SEND);
+	completes(b.a.scq, unanswered(IBV_WC_RETRY_EXC_ERR));
+	completes(b.a.scq, IBV_WC_WR_FLUSH_ERR);
+	if (expect(ep_poll(b.a.rcq, &wc, EP_EVENT_MS), "no receive is flushed"))
+		expect(wc.status == IBV_WC_WR_FLUSH_ERR, "%s", ibv_wc_status_str(wc.status));
+	no_event(&b.a);
+	state_is(&b.a, IBV_QPS_ERR);
+	unmake();
+}
+
+/* Nobody is at the other end. */
+static void absent(void)
+{
+	static const struct number_attr fast = {
+		.timeout = 8, .retry_cnt = 1, .rnr_retry = 7, .min_rnr_timer = 12, .reads = 1,
+	};
+	struct number other;
+	uint64_t since;
+
+	make();
+	other = p;
+	other.qpn = p.qpn + 1000;
+	CHECK(!number_rtr(b.a.id->qp, &a, &other, &fast), "RTR: %m");
+	CHECK(!number_rts(b.a.id->qp, &a, &fast), "RTS: %m");
+	receive(&b.a);
+	nothing(b.a.rcq, A_WHILE_MS);
+	since = ep_now_ns();
+	post(&b.a, IBV_WR_SEND);
+	completes(b.a.scq, unanswered(IBV_WC_RETRY_EXC_ERR));
+	since = (ep_now_ns() - since) / 1000000;
+	expect(since >= 1000, "after %lu ms", since);
+	completes(b.a.rcq, IBV_WC_WR_FLUSH_ERR);
+	no_event(&b.a);
+	unmake();
+}
+
+/* What the two ends say of each other does not fit together. */
+static void mismatch(int what)
+{
+	static const struct number_attr fast = {
+		.timeout = 8, .retry_cnt = 1, .rnr_retry = 7, .min_rnr_timer = 12, .reads = 1,
+	};
+	struct number other;
+
+	make();
+	other = a;
+	if (what == 0)
+		other.psn ^= 1;
+	else
+		other.qpn += 1000;
+	CHECK(!number_rtr(b.a.id->qp, &a, &p, &fast), "RTR: %m");
+	CHECK(!number_rtr(b.p.id->qp, &p, &other, &fast), "RTR: %m");
+	CHECK(!number_rts(b.a.id->qp, &a, &fast), "RTS: %m");
+	CHECK(!number_rts(b.p.id->qp, &p, &fast), "RTS: %m");
+	receive(&b.p);
+	post(&b.a, IBV_WR_SEND);
+	completes(b.a.scq, unanswered(IBV_WC_RETRY_EXC_ERR));
+	nothing(b.p.rcq, A_WHILE_MS);
+	unmake();
+}
+
+static void reset(struct ep *e)
+{
+	CHECK(!to_state(e->id->qp, IBV_QPS_RESET), "RESET: %m");
+	CHECK(!number_init(e->id->qp), "INIT: %m");
+}
+
+/* The same numbers meet again and again; what was posted is gone. */
+static void resets(void)
+{
+	unsigned int i;
+
+	make();
+	for (i = 0; i < rounds; i++) {
+		meet(&number_defaults);
+		talk();
+		receive(&b.a);
+		receive(&b.p);
+		if (i & 1)
+			post(&b.a, IBV_WR_RDMA_WRITE);
+		reset(&b.a);
+		if (i & 2)
+			usleep(1000);
+		reset(&b.p);
+		while (i & 1) {
+			struct ibv_wc wc;
+
+			if (!ep_poll(b.a.scq, &wc, 0))
+				break;
+		}
+		nothing(b.a.rcq, 0);
+		nothing(b.p.rcq, 0);
+	}
+	unmake();
+}
+
+static void no_receive(void)
+{
+	static const struct number_attr twice = {
+		.timeout = 14, .retry_cnt = 7, .rnr_retry = 2, .min_rnr_timer = 12, .reads = 1,
+	};
+
+	make();
+	meet(&number_defaults);
+	post(&b.a, IBV_WR_SEND);
+	nothing(b.a.scq, 3 * A_WHILE_MS);
+	receive(&b.p);
+	completes(b.p.rcq, IBV_WC_SUCCESS);
+	completes(b.a.scq, IBV_WC_SUCCESS);
+	unmake();
+
+	part("no receive, and a sender that tries twice");
+	make();
+	/* The retries of either end are known to the other one when they meet. */
+	CHECK(!number_rtr(b.a.id->qp, &a, &p, &twice), "RTR: %m");
+	CHECK(!number_rts(b.a.id->qp, &a, &twice), "RTS: %m");
+	CHECK(!number_rtr(b.p.id->qp, &p, &a, &twice), "RTR: %m");
+	CHECK(!number_rts(b.p.id->qp, &p, &twice), "RTS: %m");
+	post(&b.p, IBV_WR_SEND);
+	completes(b.p.scq, unanswered(IBV_WC_RNR_RETRY_EXC_ERR));
+	state_is(&b.p, IBV_QPS_ERR);
+	unmake();
+}
+
+/* The peer may not do what the request asks for. */
+static void denied(void)
+{
+	make();
+	meet(&number_defaults);
+	talk();
+	CHECK_SYS(ep_post_send(&b.a, 1, IBV_WR_RDMA_WRITE, abuf, 64, amr->lkey,
+			       (uintptr_t)pbuf, pmr->rkey ^ 0x100));
+	post(&b.a, IBV_WR_SEND);
+	completes(b.a.scq, IBV_WC_REM_ACCESS_ERR);
+	completes(b.a.scq, IBV_WC_WR_FLUSH_ERR);
+	state_is(&b.a, IBV_QPS_ERR);
+	no_event(&b.a);
+	unmake();
+}
+
+/* A Send with immediate data, of one segment and of many. */
+static void immediates(void)
+{
+	static const uint32_t lengths[] = { 0, 64, 3000 };
+	struct ibv_sge sge;
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	struct ibv_wc wc;
+	unsigned int i;
+	int err;
+
+	make();
+	sge.lkey = amr->lkey;
+	sge.addr = (uintptr_t)abuf;
+	sge.length = 64;
+	err = ibv_post_send(b.a.id->qp, &wr, &bad);
+	expect(err == EOPNOTSUPP, "without a peer: %d", err);
+	meet(&number_defaults);
+	for (i = 0; i < COUNT(lengths); i++) {
+		memset(abuf, i + 1, lengths[i]);
+		sge.length = lengths[i];
+		wr.imm_data = htonl(0x01020304 + i);
+		CHECK_SYS(ep_post_recv(&b.p, 5, pbuf, LEN, pmr->lkey));
+		CHECK_SYS(ibv_post_send(b.a.id->qp, &wr, &bad));
+		completes(b.a.scq, IBV_WC_SUCCESS);
+		if (!expect(ep_poll(b.p.rcq, &wc, EP_EVENT_MS), "no receive"))
+			continue;
+		expect(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV &&
+		       wc.byte_len == lengths[i], "status %u, opcode %u, %u octets", wc.status,
+		       wc.opcode, wc.byte_len);
+		expect(wc.wc_flags & IBV_WC_WITH_IMM && wc.imm_data == wr.imm_data,
+		       "flags %#x, data %#x", wc.wc_flags, ntohl(wc.imm_data));
+		expect(!memcmp(abuf, pbuf, lengths[i]), "other octets");
+	}
+	/* A Write with immediate data is told apart. */
+	receive(&b.p);
+	wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr.wr.rdma.remote_addr = (uintptr_t)pbuf;
+	wr.wr.rdma.rkey = pmr->rkey;
+	CHECK_SYS(ibv_post_send(b.a.id->qp, &wr, &bad));
+	completes(b.a.scq, IBV_WC_SUCCESS);
+	if (expect(ep_poll(b.p.rcq, &wc, EP_EVENT_MS), "no receive"))
+		expect(wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.imm_data == wr.imm_data,
+		       "opcode %u", wc.opcode);
+	unmake();
+}
+
+static void refused(void)
+{
+	struct ibv_qp_attr qa = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
+		.ah_attr = { .port_num = 1, .dlid = 1 },
+	};
+	int err;
+
+	make();
+	qa.dest_qp_num = p.qpn;
+	err = ibv_modify_qp(b.a.id->qp, &qa, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			    IBV_QP_MIN_RNR_TIMER);
+	expect(err == EINVAL, "without a GID: %d", err);
+	err = number_rtr(b.a.id->qp, &a, &a, &number_defaults);
+	expect(err == EOPNOTSUPP, "to itself: %d", err);
+	meet(&number_defaults);
+	err = to_state(b.a.id->qp, IBV_QPS_SQD);
+	expect(err == EINVAL, "SQD: %d", err);
+	err = number_rtr(b.a.id->qp, &a, &p, &number_defaults);
+	expect(err == EINVAL, "RTR once more: %d", err);
+	talk();
+	unmake();
+}
+
+/* Says who is there, and whom it waits for; nobody gets through to it. */
+static void hold(void)
+{
+	struct number nobody;
+
+	make();
+	nobody = a;
+	/* This end is the one that listens. */
+	nobody.qpn = 0xfffff0;
+	nobody.psn = 0x777777;
+	CHECK(!number_rtr(b.p.id->qp, &p, &nobody, &number_defaults), "RTR: %m");
+	receive(&b.p);
+	printf("# waits: %u %u %u %u\n", p.qpn, p.psn, nobody.qpn, b.a.id->qp->qp_num);
+	fflush(stdout);
+	nothing(b.p.rcq, hold_ms);
+	no_event(&b.p);
+	state_is(&b.p, IBV_QPS_RTR);
+	unmake();
+}
+
+static void run(void)
+{
+	if (hold_ms) {
+		abuf = ep_pages(LEN);
+		pbuf = ep_pages(LEN);
+		part("nobody gets through");
+		hold();
+		return;
+	}
+	abuf = ep_pages(LEN);
+	pbuf = ep_pages(LEN);
+	part("what was set is shown");
+	shown();
+	part("steps in all orders");
+	orders(0);
+	part("steps in all orders, with pauses");
+	orders(120);
+	part("what cannot be is refused");
+	refused();
+	part("the peer is gone");
+	gone(false);
+	part("the peer is in error");
+	gone(true);
+	part("nobody is there");
+	absent();
+	part("another PSN");
+	mismatch(0);
+	part("another QPN");
+	mismatch(1);
+	part("a message waits for a receive");
+	no_receive();
+	part("the peer refuses a request");
+	denied();
+	if (!stock) {
+		part("Sends with immediate data");
+		immediates();
+	}
+	part("RESET, and again");
+	resets();
+}
+
+const struct prog prog = {
+	.name = "by_number",
+	.text = "Queue pairs that programs connect themselves.\n",
+	.kind = PROG_HERE,
+	.port = 20020,
+	.limit = 300,
+	.run = run,
+	.table = options,
+};

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Queue pairs that programs connect by number, without the RDMA CM."""
+
+import contextlib
+import socket
+import struct
+
+from rsiwtest import mpa, stats
+from rsiwtest.core import Fail, test
+from rsiwtest.machine import wait_until
+from rsiwtest.tools import Perftest, perftest
+from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, long_way, sh
+
+
+def gid_of(dev, index):
+    """A GID of a device, as /sys has it."""
+    with open("/sys/class/infiniband/%s/ports/1/gids/%d" % (dev, index)) as gid:
+        return gid.read().strip()
+
+
+class Pingpong:
+    """Both sides of one of libibverbs' examples."""
+
+    def __init__(self, t, path, tool="ibv_rc_pingpong", gid=1, *args):
+        self.t = t
+        self.path = path
+        self.port = t.port()
+        self.args = [tool, "-p", self.port, "-g", gid, *args]
+        self.server = t.start(*self.args, "-d", path.server_dev, netns=path.server_ns)
+        self.server.wait_listening(self.port)
+        self.client = t.start(*self.args, "-d", path.client_dev, path.addr4,
+                              netns=path.client_ns)
+
+    def finish(self):
+        """Waits for both to end well."""
+        self.client.expect(self.t.left(60))
+        self.server.expect(self.t.left(30))
+
+
+def wait_link_local():
+    """Waits until the addresses that GIDs of index 0 are may be used."""
+    for netdev, netns in ((IF_A, NS_A), (IF_B, NS_B)):
+        wait_until("the address of the link", 10, lambda: "fe80" in sh(
+            "ip", "-6", "addr", "show", "dev", netdev, "scope", "link", "-tentative",
+            netns=netns))
+
+
+@test("by-number", cost=30, only_type="rsiw")
+def by_number(t):
+    """libibverbs' own examples, with their default arguments and others."""
+    wait_link_local()
+    for path in t.topo.paths:
+        for gid in (1,) if path is t.topo.loopback else (0, 1, 2):
+            with t.sub("ibv_rc_pingpong, %s, GID %d: %s" % (
+                    path.name, gid, gid_of(path.server_dev, gid))):
+                Pingpong(t, path, "ibv_rc_pingpong", gid, "-n", t.rounds(1000), "-c").finish()
+        with t.sub("sleeping, %s" % path.name):
+            Pingpong(t, path, "ibv_rc_pingpong", 1, "-e", "-n", t.rounds(500)).finish()
+        with t.sub("ibv_srq_pingpong, %s" % path.name):
+            Pingpong(t, path, "ibv_srq_pingpong", 1, "-n", t.rounds(500), "-c").finish()
+
+
+@test("numbers", cost=60, only_type="rsiw")
+def numbers(t):
+    """The steps of both ends in all orders, and each way in which they end."""
+    for name in ("stock", "rsiw"):
+        with t.library(name):
+            for path in t.topo.paths:
+                t.own("by_number", path, "--rounds", t.rounds(50),
+                      "--stock", int(name == "stock"))
+
+
+@test("numbers-placed", cost=25, only_type="rsiw")
+def placed(t):
+    """What has completed is in the peer's memory."""
+    with t.loaded_with("direct=0"):
+        with t.sub("on a long way"), long_way(("delay", "20ms")):
+            t.own("placed", t.topo.wire, "--by-number", "--rounds", t.rounds(10))
+        t.own("placed", t.topo.loopback, "--by-number", "--rounds", t.rounds(100))
+
+
+@test("numbers-perftest", cost=60, only_type="rsiw")
+def numbers_perftest(t):
+    """perftest without the RDMA CM, also with what only our own library has."""
+    wire, loopback = t.topo.wire, t.topo.loopback
+    for path in (wire, loopback):
+        for op in ("send", "write", "read"):
+            with t.sub("ib_%s_bw, %s" % (op, path.name)):
+                perftest(t, path, "ib_%s_bw" % op, 65536, 100, gid=1)
+                perftest(t, path, "ib_%s_bw" % op, 64, 1000, gid=1, qps=8)
+            with t.sub("ib_%s_lat, %s" % (op, path.name)):
+                perftest(t, path, "ib_%s_lat" % op, 64, 300, gid=1)
+    with t.sub("in both directions, over IPv6"):
+        perftest(t, wire, "ib_write_bw", 4096, 300, "-b", gid=2)
+    with t.sub("sleeping"):
+        perftest(t, wire, "ib_send_lat", 64, 200, gid=1, events=True)
+    with t.library("rsiw"):
+        for op in ("write", "send"):
+            with t.sub("ib_%s_bw, own library" % op):
+                perftest(t, wire, "ib_%s_bw" % op, 4096, 300, gid=1, qps=4)
+        with t.sub("Writes with immediate data"):
+            perftest(t, wire, "ib_write_bw", 4096, 200, "--write_with_imm", gid=1)
+        with t.sub("Atomic Operations"):
+            perftest(t, wire, "ib_atomic_bw", 8, 200, gid=1)
+
+
+PORT = 4791
+# Why a Request is refused (proto/by_number.rs).
+FOREIGN, VERSION, NO_SUCH_QP, NOT_EXPECTED, TAKEN, PSN, CROWDED = range(1, 8)
+
+
+def hello(sender, to, psn):
+    """The private data of a Request by number."""
+    return b"rsiwQPs\0" + struct.pack(">BBBBIIIxxxxxxxx", 1, 0, 7, 0, sender, to, psn)
+
+
+def refusal(conn):
+    """Waits for a Reply that refuses by number; says why."""
+    reply = b""
+    while len(reply) < 20 + 4 + 32:
+        octets = conn.recv(600)
+        if not octets:
+            raise Fail("no Reply, but %r" % reply)
+        reply += octets
+    if not reply.startswith(b"MPA ID Rep Frame") or not reply[16] & mpa.REJECTED:
+        raise Fail("%r" % reply)
+    data = reply[24:]
+    if data[:8] != b"rsiwQPs\0":
+        raise Fail("%r" % data)
+    return data[9]
+
+
+def asks(addr, data, source=""):
+    """A Request by number of somebody, in the mode in which he sends first."""
+    conn = socket.create_connection((addr, PORT), timeout=20, source_address=(source, 0))
+    mpa.request(conn, struct.pack(">HH", 0xc080, 0x8080) + data, b"\x50\2")
+    return conn
+
+
+@test("numbers-strangers", cost=25, only_type="rsiw")
+def strangers(t):
+    """Requests that a queue pair does not wait for are refused, and bounded in number."""
+    path = t.topo.loopback
+    proc = t.start(t.bin("by_number"), *path.args(), "--hold-ms", 15000, "--limit", 60)
+    proc.wait_output("# waits:", t.left(20))
+    waits = next(line for line in proc.output().splitlines() if "# waits:" in line)
+    qpn, psn, peer, unready = map(int, waits.split()[2:])
+    since = stats.Since(path.server_dev)
+    right = hello(peer, qpn, psn)
+    wrong = (
+        ("another number of the peer", hello(peer - 1, qpn, psn), "", NOT_EXPECTED),
+        ("no such queue pair", hello(peer, 0xabcdef, psn), "", NO_SUCH_QP),
+        ("other private data", b"rsiwQPs1" + right[8:], "", FOREIGN),
+        ("none at all", b"", "", FOREIGN),
+        ("a later version", right[:8] + b"\2" + right[9:], "", VERSION),
+        ("all is right but the address", right, "127.0.0.2", NOT_EXPECTED),
+    )
+    for name, data, source, why in wrong:
+        with t.sub(name), contextlib.closing(asks(path.addr4, data, source)) as conn:
+            got = refusal(conn)
+            if got != why:
+                raise Fail("refused because of %d, not %d" % (got, why))
+    with t.sub("early Requests are bounded"):
+        conns = [asks(path.addr4, hello(n, unready, psn)) for n in range(2, 12)]
+        # One for each queue pair and address: the others are reset.
+        wait_until("the others to be reset", 10,
+                   lambda: sum(is_reset(conn) for conn in conns) == len(conns) - 1)
+        for conn in conns:
+            conn.close()
+    with t.sub("counters"):
+        counted = since.of(path.server_dev)
+        if (counted.get("qp_refused"), counted.get("qp_parked")) != (len(wrong), len(conns)):
+            raise Fail("%r" % counted)
+    proc.expect(t.left())
+
+
+def is_reset(conn):
+    """Whether a connection is over."""
+    conn.setblocking(False)
+    try:
+        return not conn.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@test("numbers-unplug", cost=25, only_type="rsiw")
+def unplug(t):
+    """Devices go while queue pairs talk, and while one waits for its peer."""
+    wire, loopback = t.topo.wire, t.topo.loopback
+    with t.sub("while they talk"):
+        pair = Perftest(t, wire, "ib_send_bw", "-D", 60, "-s", 4096, "-b", gid=1)
+        pair.connect()
+        pair.wait_flowing()
+        with t.within(20, "the removal"):
+            sh("rdma", "link", "del", t.topo.dev_a)
+            sh("rdma", "link", "del", t.topo.dev_b)
+        t.reap()
+    with t.sub("while one waits"):
+        proc = t.start(t.bin("by_number"), *loopback.args(), "--hold-ms", 60000)
+        proc.wait_output("# waits:", t.left(20))
+        with t.within(20, "the removal"):
+            sh("rdma", "link", "del", t.topo.dev_lo)
+        t.reap()
+    t.topo.changed = True
+    left = [dev for dev in (t.topo.dev_a, t.topo.dev_b, t.topo.dev_lo) if dev in t.topo.links()]
+    if left:
+        raise Fail("still there: %s" % ", ".join(left))
