@@ -93,6 +93,7 @@ const DEPTHS: Depths = Depths {
     ird: MAX_READS,
     ord: MAX_READS,
 };
+
 /// Refuses a Request that is not answered yet.
 pub(super) fn refuse(endpoint: &Arc<Endpoint>, objection: Objection) {
     let mut st = endpoint.state.lock();
@@ -154,6 +155,8 @@ struct Progress {
     trying: Trying,
     /// What the peer has refused last.
     objection: Option<Objection>,
+    /// The stream has ended. The two may meet again if they have not met in truth.
+    has_ended: bool,
     /// The queue pair does not wait for its peer any more, and has no stream.
     is_over: bool,
 }
@@ -175,6 +178,7 @@ impl Pairing {
             endpoint: None,
             trying: Trying::NOT_YET,
             objection: None,
+            has_ended: false,
             is_over: false,
         };
         Arc::pin_init(
@@ -242,14 +246,18 @@ impl Pairing {
     }
 
     fn act(self: &Arc<Self>) {
-        let is_over = self.progress.lock().is_over;
-        if is_over {
+        let (has_ended, is_over) = {
+            let mut progress = self.progress.lock();
+            (core::mem::take(&mut progress.has_ended), progress.is_over)
+        };
+        if is_over || (has_ended && !self.qp.meets_again(self.clone())) {
             return self.clean_up();
         }
         if self.endpoint().is_none() {
             match self.pair.dials() {
                 true => {
-                    if let Err(error) = self.dial() {
+                    let is_first = self.progress.lock().trying.is_first();
+                    if let Some(error) = self.dial().err().filter(|_| is_first) {
                         self.place.endpoints.dev.log(
                             Author::Process,
                             fmt!("QP {}: cannot dial: {error:?}", self.pair.own.qpn()),
@@ -386,10 +394,19 @@ impl Matchmaker for Pairing {
                 Some(data) if len > 0 => Hello::parse(data).err(),
                 _ => None,
             };
-            if objection.is_some() {
-                self.progress.lock().objection = objection;
-            }
             self.let_go();
+            let before = self.progress.lock().objection;
+            if let Some(objection) = objection.filter(|_| objection != before) {
+                self.progress.lock().objection = Some(objection);
+                self.place.endpoints.dev.log(
+                    self.qp.shared.id.peer_author(),
+                    fmt!(
+                        "QP {}: the peer refuses to connect by number: {}",
+                        self.pair.own.qpn(),
+                        objection.text()
+                    ),
+                );
+            }
         }
     }
 }
@@ -439,7 +456,13 @@ impl Manager for Pairing {
     fn peer_closing(self: Arc<Self>) {}
 
     fn stream_ended(self: Arc<Self>, end: StreamEnd) {
-        if let Some(endpoint) = self.end() {
+        let endpoint = {
+            let mut progress = self.progress.lock();
+            progress.has_ended = true;
+            progress.endpoint.take()
+        };
+        self.queue();
+        if let Some(endpoint) = endpoint {
             endpoint.stream_ended(end);
         }
     }

@@ -282,7 +282,12 @@ impl Qp {
     /// Feeds an event to the state machine, and ignores it if it does not fit the state any more.
     pub(super) fn feed(self: &Arc<Self>, inner: &mut Inner, event: QpEvent, after: &mut After) {
         let event = self.translate(inner, event);
+        let in_vain = matches!(event, QpEvent::PeerGone { .. }) && self.was_in_vain();
         let _ = self.apply(inner, event, None, after);
+        if in_vain {
+            // Posts wait for the next stream.
+            inner.was_closed = false;
+        }
     }
 }
 

@@ -672,13 +672,20 @@ impl Qp {
                 if matches!(event, QpEvent::PeerReset | QpEvent::Lost) {
                     shared.counts.count(Counter::ConnLost);
                 }
-                let busy = !inner.ring.is_empty() || !shared.sq.lock().is_empty();
+                let busy =
+                    !self.was_in_vain() && (!inner.ring.is_empty() || !shared.sq.lock().is_empty());
                 inner.blame = busy.then_some(Fault::RetryExceeded);
                 QpEvent::PeerGone { busy }
             }
             QpEvent::TerminateReceived { .. } => QpEvent::TerminateReceived { event: None },
             event => event,
         }
+    }
+
+    /// Returns whether nothing has come of the stream: no FPDU came in, and no request is under way.
+    /// The peer may have given up before this side has accepted, and calls again then.
+    pub(super) fn was_in_vain(&self) -> bool {
+        self.shared.flags.heard_of_peer().is_err() && self.shared.sq.lock().is_empty()
     }
 
     /// Blames the oldest request for what the peer's Terminate says.

@@ -298,6 +298,26 @@ static void resets(void)
 	unmake();
 }
 
+/* Who dials gives up while its Request waits for the other end, and dials again. */
+static void called_off(void)
+{
+	bool a_dials;
+
+	make();
+	a_dials = a.qpn > p.qpn ||
+		  (a.qpn == p.qpn && memcmp(&a.gid, &p.gid, sizeof(a.gid)) > 0);
+	step(a_dials ? 0 : 2);
+	usleep(A_WHILE_MS * 1000);
+	reset(a_dials ? &b.a : &b.p);
+	step(a_dials ? 2 : 0);
+	step(a_dials ? 3 : 1);
+	usleep(A_WHILE_MS * 1000);
+	step(a_dials ? 0 : 2);
+	step(a_dials ? 1 : 3);
+	talk();
+	unmake();
+}
+
 static void no_receive(void)
 {
 	static const struct number_attr twice = {
@@ -453,6 +473,8 @@ static void run(void)
 	orders(0);
 	part("steps in all orders, with pauses");
 	orders(120);
+	part("a call that is called off");
+	called_off();
 	part("what cannot be is refused");
 	refused();
 	part("the peer is gone");

@@ -135,6 +135,18 @@ impl Qp {
         self.shared.by_number.told.lock().hello = None;
     }
 
+    /// Waits for the peer once more, if the stream that has ended was none to speak of
+    /// ([`Qp::was_in_vain`]). Returns whether it was.
+    pub(crate) fn meets_again(&self, manager: Arc<dyn Manager>) -> bool {
+        let inner = self.inner.lock();
+        let waits = self.shared.state() == QpState::Idle && !inner.was_closed;
+        if !waits || !self.is_by_number() || self.shared.set_aside.set(manager).is_err() {
+            return false;
+        }
+        self.part();
+        true
+    }
+
     /// Returns what to say to a peer that this side connects to.
     pub(crate) fn hello(&self) -> Option<Hello> {
         let told = *self.shared.by_number.told.lock();
