@@ -174,6 +174,34 @@ def strangers(t):
     proc.expect(t.left())
 
 
+@test("numbers-flood", limit=900, cost=200, only_type="rsiw", long=True)
+def flood(t):
+    """Ten thousand Requests for a queue pair that does not get ready keep nobody out."""
+    path = t.topo.loopback
+    proc = t.start(t.bin("by_number"), *path.args(), "--hold-ms", 300000, "--limit", 400)
+    proc.wait_output("# waits:", t.left(20))
+    waits = next(line for line in proc.output().splitlines() if "# waits:" in line)
+    _, psn, _, unready = map(int, waits.split()[2:])
+    conns = []
+    for n in range(10000):
+        # From different addresses, so that they do not replace each other.
+        source = "127.%d.%d.%d" % (1 + n % 7, n // 250 % 250, 1 + n % 250)
+        conns.append(asks(path.addr4, hello(2 + n, unready, psn), source))
+        if len(conns) > 500:
+            conns.pop(0).close()
+    with t.sub("beside them queue pairs meet"):
+        Pingpong(t, path, "ibv_rc_pingpong", 1, "-n", 100, "-c").finish()
+    for conn in conns:
+        conn.close()
+    t.reap()
+
+
+@test("numbers-again", limit=900, cost=100, only_type="rsiw", long=True)
+def again(t):
+    """RESET, and the same numbers once more, a thousand times."""
+    t.own("by_number", t.topo.wire, "--rounds", 1000, "--stock", 1)
+
+
 def is_reset(conn):
     """Whether a connection is over."""
     conn.setblocking(False)
