@@ -47,6 +47,7 @@ use crate::{
             Hello,
             Objection,
             Pair,
+            Silence,
             Trying, //
         },
         connection::{
@@ -153,6 +154,7 @@ struct Progress {
     /// The connection that the two have, or try.
     endpoint: Option<Arc<Endpoint>>,
     trying: Trying,
+    silence: Silence,
     /// What the peer has refused last.
     objection: Option<Objection>,
     /// The stream has ended. The two may meet again if they have not met in truth.
@@ -177,6 +179,7 @@ impl Pairing {
         let progress = Progress {
             endpoint: None,
             trying: Trying::NOT_YET,
+            silence: Silence::NONE,
             objection: None,
             has_ended: false,
             is_over: false,
@@ -268,7 +271,7 @@ impl Pairing {
             }
         }
         let Some((posted, most_ms)) = self.qp.waits_for_peer() else {
-            return;
+            return self.watch();
         };
         let (pause, objection) = {
             let mut progress = self.progress.lock();
@@ -277,6 +280,23 @@ impl Pairing {
         match pause {
             Some(ms) => Timer::start(self, ms),
             None => self.qp.unreachable(objection),
+        }
+    }
+
+    /// Looks whether the peer answers, now and then while there is a stream. TCP would try for much
+    /// longer than the consumer has set.
+    fn watch(self: &Arc<Self>) {
+        let Some((most_ms, unanswered_ms)) = self.qp.peer_answers() else {
+            return;
+        };
+        let pause = Silence::pause(most_ms);
+        let is_silent = {
+            let silence = &mut self.progress.lock().silence;
+            silence.look(unanswered_ms, pause, most_ms)
+        };
+        match is_silent {
+            true => self.qp.lost(),
+            false => Timer::start(self, pause),
         }
     }
 

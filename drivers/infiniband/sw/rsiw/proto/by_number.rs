@@ -406,6 +406,30 @@ impl Trying {
     }
 }
 
+/// How long the peer of a connection has been silent although it was to answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence(Saturating<u32>);
+
+impl Silence {
+    pub(crate) const NONE: Self = Self(Saturating(0));
+
+    /// Returns how many milliseconds to the next look, of those that the peer has to answer.
+    pub(crate) fn pause(most_ms: u32) -> u32 {
+        (most_ms / 4).clamp(500, 5_000)
+    }
+
+    /// Looks at the peer, `pause_ms` milliseconds after the last look. `unanswered_ms` is how long it
+    /// has not acknowledged anything, if it was to. Returns whether it has been silent for `most_ms`.
+    pub(crate) fn look(&mut self, unanswered_ms: Option<u32>, pause_ms: u32, most_ms: u32) -> bool {
+        match unanswered_ms {
+            // What it was to acknowledge before may be a moment old only.
+            Some(ms) if ms >= pause_ms => self.0 += pause_ms,
+            _ => *self = Self::NONE,
+        }
+        self.0 .0 >= most_ms
+    }
+}
+
 /// Returns how many milliseconds requests wait for a peer that does not answer, by the attributes
 /// `timeout` (4.096 us times 2 to that power; 0 is for ever) and `retry_cnt`.
 pub(crate) fn answer_ms(timeout: u8, retry_cnt: u8) -> u32 {

@@ -3,8 +3,8 @@
 //! Queue pairs that are connected by number: who dials, who meets whom, and for how long they try.
 
 use crate::proto::by_number::{
-    answer_ms, judge, receive_ms, Callee, Gid, Hello, Objection, Pair, QpEnd, ToItself, Trying,
-    Verdict, HELLO_LEN,
+    answer_ms, judge, receive_ms, Callee, Gid, Hello, Objection, Pair, QpEnd, Silence, ToItself,
+    Trying, Verdict, HELLO_LEN,
 };
 use crate::support::rng::{Choices, Rng};
 
@@ -239,6 +239,26 @@ fn pauses_grow_and_waiting_ends() {
     assert_eq!(trying.next(false, 2_000), Some(1_000));
     assert_eq!(trying.next(true, 2_000), Some(1_000));
     assert_eq!(trying.next(true, 2_000), None);
+}
+
+/// Only a peer that acknowledges nothing for all of the time is silent.
+#[test]
+fn silence() {
+    let mut silence = Silence::NONE;
+    assert_eq!(
+        [500, 3_000, 8_000, 60_000].map(Silence::pause),
+        [500, 750, 2_000, 5_000]
+    );
+    assert!(!silence.look(Some(700), 500, 1_000));
+    assert!(silence.look(Some(1_200), 500, 1_000));
+    let mut silence = Silence::NONE;
+    // After a long rest, it has been asked just now.
+    assert!(!silence.look(Some(60_000), 500, 1_000));
+    assert!(!silence.look(Some(100), 500, 1_000));
+    assert!(!silence.look(Some(600), 500, 1_000));
+    assert!(!silence.look(None, 500, 1_000));
+    assert!(!silence.look(Some(600), 500, 1_000));
+    assert!(silence.look(Some(1_100), 500, 1_000));
 }
 
 #[test]

@@ -213,6 +213,22 @@ def is_reset(conn):
         return True
 
 
+@test("numbers-silence", cost=15, only_type="rsiw")
+def silence(t):
+    """A peer whose host does not answer any more fails a request in the time that was set."""
+    wire = t.topo.wire
+    with t.library("rsiw"):
+        pair = Perftest(t, wire, "ib_write_bw", "-D", 60, "-s", 4096, gid=1)
+        pair.connect()
+        pair.wait_flowing()
+        with long_way(("loss", "100%")):
+            pair.client.wait(t.left(30))
+            # IBV_WC_RETRY_EXC_ERR.
+            if "Failed status 12" not in pair.client.output():
+                raise Fail(pair.client.tail())
+        t.reap()
+
+
 @test("numbers-unplug", cost=25, only_type="rsiw")
 def unplug(t):
     """Devices go while queue pairs talk, and while one waits for its peer."""

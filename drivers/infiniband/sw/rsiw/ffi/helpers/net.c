@@ -621,6 +621,19 @@ bool rsiw_helper_mod_timer_ms(struct timer_list *timer, unsigned int ms)
 	return mod_timer(timer, jiffies + msecs_to_jiffies(ms));
 }
 
+/*
+ * Whether TCP waits for the peer to acknowledge something, and how many milliseconds ago the peer
+ * has acknowledged anything.
+ */
+bool rsiw_helper_tcp_is_unanswered(struct sock *sk, u32 *ms)
+{
+	struct tcp_info info;
+
+	tcp_get_info(sk, &info);
+	*ms = info.tcpi_last_ack_recv;
+	return info.tcpi_unacked || info.tcpi_notsent_bytes;
+}
+
 /* Reads sequence numbers of TCP, as far as that goes without its lock. */
 void rsiw_helper_tcp_numbers(const struct sock *sk, u32 *snd_una, u32 *snd_nxt,
 			     u32 *write_seq, u32 *copied_seq, u32 *rcv_nxt)

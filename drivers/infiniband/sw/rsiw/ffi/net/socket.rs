@@ -623,6 +623,16 @@ impl TcpSocket {
         n
     }
 
+    /// Returns how many milliseconds ago the peer has acknowledged anything, if TCP waits for an
+    /// acknowledgement; also a peer that has no room for more is asked, and acknowledges that.
+    /// Process context.
+    pub(crate) fn unanswered_ms(&self) -> Option<u32> {
+        let mut ms = 0;
+        // SAFETY: the socket is live as long as `self`; the number is ours.
+        let is_unanswered = unsafe { h::tcp_is_unanswered(self.sk().as_ptr(), &raw mut ms) };
+        is_unanswered.then_some(ms)
+    }
+
     /// Returns the sequence number of the octet that is written next, which only the sender of this
     /// socket changes.
     #[inline]

@@ -167,6 +167,18 @@ impl Qp {
         Some((!inner.ring.is_empty(), ms))
     }
 
+    /// Returns for how many milliseconds the peer of the stream may be silent, and for how long it
+    /// has not acknowledged anything, if it was to; `None` without a stream.
+    pub(crate) fn peer_answers(&self) -> Option<(u32, Option<u32>)> {
+        let sock = {
+            let inner = self.inner.lock();
+            inner.conn.as_ref()?.stream.sock.clone()
+        };
+        let path = self.shared.by_number.told.lock().path;
+        let ms = answer_ms(path.timeout.unwrap_or(0), path.retry_cnt.unwrap_or(0));
+        Some((ms, sock.unanswered_ms()))
+    }
+
     /// Fails the oldest request, as the peer did not answer in time, and flushes what is behind it.
     /// `objection` is the answer that it has given last, if it has given any.
     pub(crate) fn unreachable(self: &Arc<Self>, objection: Option<Objection>) {
