@@ -27,9 +27,9 @@ ORDINARY = {
         "sk sk_family sk_state sk_shutdown sk_socket sk_callback_lock sk_rcv_saddr "
         "sk_v6_rcv_saddr sk_bound_dev_if sk_data_ready sk_error_report sk_state_change "
         "sk_write_space ops net_cookie",
-    # netif_is_vxlan() compares the kind.
     "what TCP tells everybody (TCP_INFO)":
         "tcpi_last_ack_recv tcpi_unacked tcpi_notsent_bytes",
+    # netif_is_vxlan() compares the kind.
     "interfaces": "ifindex mtu max_mtu addr_len dev_addr flags name reg_state rtnl_link_ops kind",
     # As the core does for RoCE (roce_gid_mgmt.c).
     "addresses of interfaces": "ifa_local addr_list ifa_dev idev",
