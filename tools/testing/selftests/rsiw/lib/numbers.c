@@ -49,8 +49,13 @@ void numbers_make(struct both *b, const struct ep_where *w, const struct ep_attr
 
 struct number number_of(const struct ep *e)
 {
+	return number_for(e, e->id->qp);
+}
+
+struct number number_for(const struct ep *e, const struct ibv_qp *qp)
+{
 	const struct sockaddr *addr = rdma_get_local_addr(e->id);
-	struct number n = { .qpn = e->id->qp->qp_num, .psn = 0x123456 ^ e->id->qp->qp_num };
+	struct number n = { .qpn = qp->qp_num, .psn = 0x123456 ^ qp->qp_num };
 	union ibv_gid want = { 0 };
 	int i;
 

@@ -24,6 +24,8 @@ void numbers_make(struct both *b, const struct ep_where *w, const struct ep_attr
 		  const struct ep_attr *passive);
 /* The number of an end, with the GID that is its address. */
 struct number number_of(const struct ep *e);
+/* The same for another queue pair of its device. */
+struct number number_for(const struct ep *e, const struct ibv_qp *qp);
 /* 0 or an error number. */
 int number_init(struct ibv_qp *qp);
 int number_rtr(struct ibv_qp *qp, const struct number *own, const struct number *peer,

@@ -137,6 +137,14 @@ def asks(addr, data, source=""):
     return conn
 
 
+@test("numbers-stripes", cost=20, only_type="rsiw")
+def stripes(t):
+    """What libraries for collective operations do: many queue pairs, immediate data."""
+    with t.library("rsiw"):
+        for path in t.topo.paths:
+            t.own("stripes", path, "--rounds", t.rounds(40))
+
+
 @test("numbers-strangers", cost=25, only_type="rsiw")
 def strangers(t):
     """Requests that a queue pair does not wait for are refused, and bounded in number."""
