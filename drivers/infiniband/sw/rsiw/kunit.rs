@@ -238,7 +238,7 @@ mod tables {
 
     #[test]
     fn entries_come_and_go() -> Result {
-        let table = KBox::pin_init(RcuTable::<u32>::new(Loaded::for_test()), GFP_KERNEL)?;
+        let table = KBox::pin_init(RcuTable::<u32>::new(0, Loaded::for_test()), GFP_KERNEL)?;
         let value = Arc::new(7, GFP_KERNEL)?;
         table.insert(MAX_MR, value.clone(), GFP_KERNEL)?;
         assert_eq!(table.insert(MAX_MR, value.clone(), GFP_KERNEL), Err(EBUSY));
@@ -279,11 +279,10 @@ mod tables {
 
     #[test]
     fn free_indices() -> Result {
-        let table = KBox::pin_init(RcuTable::<u32>::new(Loaded::for_test()), GFP_KERNEL)?;
-        for n in 0..3 {
+        let table = KBox::pin_init(RcuTable::<u32>::new(12, Loaded::for_test()), GFP_KERNEL)?;
+        for n in [12, 10, 11] {
             let value = Arc::new(n, GFP_KERNEL)?;
-            let index = table.insert_free(10..=12, value, GFP_KERNEL)?;
-            assert!((10..=12).contains(&index));
+            assert_eq!(table.insert_free(10..=12, value, GFP_KERNEL)?, n);
         }
         let value = Arc::new(3, GFP_KERNEL)?;
         assert!(table

@@ -48,6 +48,7 @@ use self::{
 };
 use crate::{
     ffi::{
+        hash::random_u32,
         module::Loaded,
         net::Callbacks,
         rdma::attr::Qpn,
@@ -151,8 +152,12 @@ pub(crate) struct Table<Q: Send + Sync + 'static> {
 
 impl<Q: Send + Sync + 'static> Table<Q> {
     /// Makes an empty table. Sleeps.
+    ///
+    /// Its numbers begin anywhere, so that a stranger cannot tell those of queue pairs that are
+    /// connected by number, and two hosts have the same ones by chance only.
     pub(crate) fn new(loaded: Loaded) -> Result<Arc<Self>> {
-        Arc::pin_init(pin_init!(Self { qps <- RcuTable::new(loaded) }), GFP_KERNEL)
+        let first = random_u32() & NUMBERS.end();
+        Arc::pin_init(pin_init!(Self { qps <- RcuTable::new(first, loaded) }), GFP_KERNEL)
     }
 
     pub(crate) fn lookup(&self, num: Qpn) -> Option<Arc<Q>> {

@@ -84,9 +84,10 @@ unsafe impl<T: Send + Sync> Send for RcuTable<T> {}
 unsafe impl<T: Send + Sync> Sync for RcuTable<T> {}
 
 impl<T: Send + Sync + 'static> RcuTable<T> {
-    /// Makes an empty table without places, for indices that are few or chosen by the table.
-    pub(crate) fn new(loaded: Loaded) -> impl PinInit<Self> {
-        Self::over(KVec::new(), loaded)
+    /// Makes an empty table without places, for indices that are few or chosen by the table, which
+    /// looks for free ones from `first` on.
+    pub(crate) fn new(first: u32, loaded: Loaded) -> impl PinInit<Self> {
+        Self::over(KVec::new(), first, loaded)
     }
 
     /// Makes an empty table with places, for what [`RcuTable::insert`] puts in. Sleeps.
@@ -96,18 +97,18 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             let place = Atomic::new(core::ptr::null_mut());
             places.push_within_capacity(place).map_err(|_| ENOMEM)?;
         }
-        Ok(Self::over(places, loaded))
+        Ok(Self::over(places, 0, loaded))
     }
 
     /// Makes an empty table; all of `places` must be null.
-    fn over(places: KVec<NodePtr<T>>, _loaded: Loaded) -> impl PinInit<Self> {
+    fn over(places: KVec<NodePtr<T>>, first: u32, _loaded: Loaded) -> impl PinInit<Self> {
         pin_init!(Self {
             // INVARIANT: an empty xarray, and nothing in the places.
             xa <- Opaque::ffi_init(|xa| {
                 // SAFETY: `xa` is valid for writes.
                 unsafe { h::xa_init_alloc_irq_account(xa) }
             }),
-            cursor: Opaque::new(0),
+            cursor: Opaque::new(first),
             places,
             _values: PhantomData,
         })
