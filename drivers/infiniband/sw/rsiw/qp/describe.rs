@@ -65,9 +65,8 @@ impl Qp {
         to.number(c"reads_in", shared.inbound.word())?;
         to.number(c"ird", shared.published.ird())?;
         to.number(c"windows", shared.id.binder.count())?;
-        let (path, by_number, ..) = shared.by_number.shown();
+        let (_, by_number, ..) = shared.by_number.shown();
         to.flag(c"by_number", by_number.is_some())?;
-        to.number(c"dest_qpn", path.dest_qpn.map_or(0, |qpn| qpn.0))?;
         to.number(c"poll_us", self.poller.as_deref().map_or(0, Poller::us))?;
         // No reference is taken: it might be the last one, and keep the socket.
         match &*self.shown.lock() {

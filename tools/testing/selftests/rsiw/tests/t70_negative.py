@@ -29,7 +29,8 @@ def fails(t, server_argv, client_argv=None, server_ns=None, client_ns=None,
 
 @test("tools-negative", cost=15)
 def tools_negative(t):
-    """UD, XRC, atomics, connections without a manager: clean errors (T-45)."""
+    """UD and atomics of the stock library, UC, XRC, a peer without an address: clean errors
+    (T-45)."""
     path = t.topo.wire
 
     def pair(*argv, manager=True):
@@ -42,13 +43,15 @@ def tools_negative(t):
     # Ours has atomics.
     with t.sub("ib_atomic_bw"), t.library("stock"):
         pair("ib_atomic_bw", "-n", 5)
-    with t.sub("ib_send_bw -c UD"):
+    with t.sub("ib_send_bw -c UD"), t.library("stock"):
         pair("ib_send_bw", "-c", "UD", "-n", 5)
-    with t.sub("ib_send_bw without -R"):
-        pair("ib_send_bw", "-n", 5, manager=False)
-    with t.sub("ibv_rc_pingpong"):
-        pair("ibv_rc_pingpong", "-g", 0, manager=False)
-    with t.sub("ibv_ud_pingpong"):
+    with t.sub("ib_send_bw -c XRC"):
+        pair("ib_send_bw", "-c", "XRC", "-n", 5, manager=False)
+    with t.sub("ibv_rc_pingpong without a GID"):
+        pair("ibv_rc_pingpong", manager=False)
+    with t.sub("ibv_uc_pingpong"):
+        pair("ibv_uc_pingpong", "-g", 0, manager=False)
+    with t.sub("ibv_ud_pingpong"), t.library("stock"):
         pair("ibv_ud_pingpong", "-g", 0, manager=False)
     with t.sub("udaddy"):
         port = t.port()
