@@ -136,7 +136,7 @@ OBSERVED = {
                        "consumer"},
     "ByNumber.told": {"is_told", "terms", "fits", "as_callee", "begin_to_meet", "ready_to_send",
                       "note_path", "meet", "part", "hello", "waits_for_peer",
-                      "peer_answers", "reset"},
+                      "peer_answers", "may_send_by_now", "reset"},
     "Gids.state": {"follow", "look_again", "close"},
     "Registry.inner": {"add", "get", "remove", "introduce", "len", "for_each", "first", "close",
                        "wait_empty_for", "wait_empty"},

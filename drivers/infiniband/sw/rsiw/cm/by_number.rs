@@ -125,7 +125,7 @@ pub(crate) fn modify(place: &Arc<MeetingPlace>, qp: &Arc<Qp>, attr: &QpModify) -
     }
     let result = match attr.state {
         Some(IbQpState::Rtr) => place.meet(qp, attr),
-        Some(IbQpState::Rts) => qp.ready_to_send(attr).map_err(|error| (error, "")),
+        Some(IbQpState::Rts) => place.ready_to_send(qp, attr).map_err(plain),
         Some(IbQpState::Reset) => {
             qp.reset();
             return Ok(());
@@ -334,6 +334,17 @@ impl MeetingPlace {
             return Err(error);
         }
         Ok(pairing)
+    }
+
+    /// Takes the step to RTS, for which who dials may have waited.
+    fn ready_to_send(&self, qp: &Arc<Qp>, attr: &QpModify) -> Result {
+        qp.ready_to_send(attr)?;
+        let qpn = qp.shared.id.num().0;
+        let pairing = self.book.lock().pairings.get(&qpn).cloned();
+        if let Some(pairing) = pairing {
+            pairing.hurry();
+        }
+        Ok(())
     }
 
     /// Needs the listener of an address family, until [`MeetingPlace::stop_listening`].

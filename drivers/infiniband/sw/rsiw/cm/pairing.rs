@@ -256,6 +256,13 @@ impl Pairing {
         if is_over || (has_ended && !self.qp.meets_again(self.clone())) {
             return self.clean_up();
         }
+        if self.pair.dials() {
+            let sends = self.qp.may_send_by_now();
+            let put_off = self.progress.lock().trying.put_off(sends);
+            if let Some(ms) = put_off {
+                return Timer::start(self, ms);
+            }
+        }
         if self.endpoint().is_none() {
             match self.pair.dials() {
                 true => {
@@ -300,8 +307,17 @@ impl Pairing {
         }
     }
 
-    /// Drops what is left of a pairing that is over.
+    /// Has the first try made that waits for the step to RTS.
+    pub(super) fn hurry(self: &Arc<Self>) {
+        if self.pair.dials() && self.progress.lock().trying.is_first() {
+            self.queue();
+        }
+    }
+
+    /// Drops what is left of a pairing that is over. It stays over, also if the timer has just run
+    /// out: its queue pair may be connected anew by now, by another pairing.
     fn clean_up(self: &Arc<Self>) {
+        self.progress.lock().is_over = true;
         Timer::stop(self);
         self.place.forget(self);
     }

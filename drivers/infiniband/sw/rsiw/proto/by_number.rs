@@ -364,6 +364,8 @@ pub(crate) fn judge(hello: &Hello, from: Gid, to: Gid, seen: Callee) -> Verdict 
 /// Milliseconds until the first try, or look, is repeated, and the most between two.
 const FIRST_PAUSE: Saturating<u32> = Saturating(50);
 const LONGEST_PAUSE: Saturating<u32> = Saturating(1_000);
+/// For how many milliseconds the first try waits for the step to RTS.
+const PUT_OFF_MS: u32 = 200;
 /// Bounds of how many milliseconds requests wait for a peer that does not answer.
 const LEAST_WAIT_MS: u32 = 2_000;
 const MOST_WAIT_MS: u32 = 60_000;
@@ -374,13 +376,24 @@ pub(crate) struct Trying {
     pause: Saturating<u32>,
     /// How many milliseconds requests have waited.
     waited: Saturating<u32>,
+    is_put_off: bool,
 }
 
 impl Trying {
     pub(crate) const NOT_YET: Self = Self {
         pause: Saturating(0),
         waited: Saturating(0),
+        is_put_off: false,
     };
+
+    /// Returns for how many milliseconds the first try is put off, once: until the consumer has taken
+    /// the step to RTS, in which it tells what the peer is to know. Most do that at once, but some
+    /// not before the peer has met them.
+    pub(crate) fn put_off(&mut self, sends: bool) -> Option<u32> {
+        let is_due = sends || self.is_put_off || !self.is_first();
+        self.is_put_off |= !is_due;
+        (!is_due).then_some(PUT_OFF_MS)
+    }
 
     /// Returns whether there was no pause yet.
     pub(crate) fn is_first(&self) -> bool {

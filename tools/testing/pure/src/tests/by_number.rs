@@ -241,6 +241,18 @@ fn pauses_grow_and_waiting_ends() {
     assert_eq!(trying.next(true, 2_000), None);
 }
 
+#[test]
+fn the_first_try_waits_for_rts_once() {
+    let mut trying = Trying::NOT_YET;
+    assert_eq!(trying.put_off(false), Some(200));
+    assert_eq!(trying.put_off(false), None);
+    let mut trying = Trying::NOT_YET;
+    assert_eq!(trying.put_off(true), None);
+    // Nor do later tries.
+    let _ = trying.next(false, 2_000);
+    assert_eq!(trying.put_off(false), None);
+}
+
 /// Only a peer that acknowledges nothing for all of the time is silent.
 #[test]
 fn silence() {

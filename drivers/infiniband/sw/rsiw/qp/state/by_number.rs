@@ -111,6 +111,11 @@ impl Qp {
         Ok(())
     }
 
+    /// Returns whether the consumer has taken the step to RTS.
+    pub(crate) fn may_send_by_now(&self) -> bool {
+        self.shared.by_number.told.lock().sends
+    }
+
     /// Takes note of attributes that need no step.
     pub(crate) fn note_path(&self, attr: &QpModify) {
         self.shared.by_number.told.lock().extend(attr);
