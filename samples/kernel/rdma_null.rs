@@ -135,6 +135,7 @@ impl Driver for Null {
     type Ucontext = ();
     type Cq = ();
     type Qp = ();
+    type UdQp = ();
     type Srq = ();
     type Grant = ();
     type Counter = ();

@@ -21,8 +21,8 @@ NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*'
 # Fields that whoever uses these structures looks at or sets, as the header that declares them says,
 # as others in many drivers do, or because the structure is ours.
 ORDINARY = {
-    "messages and lists of memory": "cmsg_len cmsg_level cmsg_type iov_len msg_iter frags nr_frags "
-                                    "data len is_iomem vaddr",
+    "messages and lists of memory": "cmsg_len cmsg_level cmsg_type iov_len msg_controllen msg_iter "
+                                    "frags nr_frags data len is_iomem vaddr",
     "sockets: what they are, under the locks that are for it":
         "sk sk_family sk_state sk_shutdown sk_socket sk_callback_lock sk_rcv_saddr "
         "sk_v6_rcv_saddr sk_bound_dev_if sk_data_ready sk_error_report sk_state_change "
@@ -36,8 +36,8 @@ ORDINARY = {
     "files, buffers, areas": "file f_mode size dmabuf dev vm_start vm_end",
     "callbacks of tcp_read_sock()": "arg count",
     "objects of the RDMA core, as its drivers use them":
-        "device pd qp gid sgt cqe cq_context comp_handler event_handler uobject qp_num counter stats id "
-        "index list inlen outlen value driver_udata attr",
+        "device pd qp gid sgt cqe cq_context comp_handler event_handler uobject qp_num qp_type counter stats "
+        "id index list inlen outlen value driver_udata attr",
     "identifiers of iw_cm, as its drivers use them":
         "provider_data add_ref rem_ref local_addr remote_addr m_remote_addr tos",
     "ours": "handle inner object filler memory rcu mem node min max words number",

@@ -79,7 +79,15 @@ static unsigned int flags_of(const struct rsiw_cqe *cqe)
 		flags |= IBV_WC_WITH_INV;
 	if (cqe->flags & RSIW_CQE_WITH_IMM)
 		flags |= IBV_WC_WITH_IMM;
+	if (cqe->flags & RSIW_CQE_OF_DATAGRAM)
+		flags |= IBV_WC_GRH;
 	return flags;
+}
+
+/* Stock entries have neither the number nor the flag. */
+static uint32_t src_qp_of(const struct rsiw_cqe *cqe)
+{
+	return cqe->flags & RSIW_CQE_OF_DATAGRAM ? cqe->src_qp : 0;
 }
 
 /* Returns the oldest completion, which stays in the queue. */
@@ -146,6 +154,7 @@ int rsiw_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 			.byte_len = cqe->bytes,
 			.invalidated_rkey = cqe->data,
 			.qp_num = cqe->qp_id,
+			.src_qp = src_qp_of(cqe),
 			.wc_flags = flags_of(cqe),
 		};
 		take(cq, cqe);
@@ -235,6 +244,11 @@ static uint32_t rsiw_read_qp_num(struct ibv_cq_ex *cq)
 	return to_rsiw_cq_ex(cq)->current->qp_id;
 }
 
+static uint32_t rsiw_read_src_qp(struct ibv_cq_ex *cq)
+{
+	return src_qp_of(to_rsiw_cq_ex(cq)->current);
+}
+
 /* What only packets of InfiniBand have. */
 static uint32_t rsiw_read_no_number(struct ibv_cq_ex *cq)
 {
@@ -274,7 +288,7 @@ static void set_functions(struct rsiw_cq *cq)
 	if (wants & IBV_WC_EX_WITH_QP_NUM)
 		ex->read_qp_num = rsiw_read_qp_num;
 	if (wants & IBV_WC_EX_WITH_SRC_QP)
-		ex->read_src_qp = rsiw_read_no_number;
+		ex->read_src_qp = rsiw_read_src_qp;
 	if (wants & IBV_WC_EX_WITH_SLID)
 		ex->read_slid = rsiw_read_no_number;
 	if (wants & IBV_WC_EX_WITH_SL)

@@ -238,18 +238,27 @@ static int map_queues(struct rsiw_qp *qp, struct ibv_context *context,
 			     qp->layout->rqe_size, qp->behind_rq);
 }
 
+static bool can_create(const struct rsiw_context *ctx, const struct ibv_qp_init_attr_ex *attr)
+{
+	if (attr->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return false;
+	return attr->qp_type == IBV_QPT_RC ||
+	       (attr->qp_type == IBV_QPT_UD && ctx->features & RSIW_FEATURE_UD);
+}
+
 struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rsiw_context *ctx = to_rsiw_context(context);
 	struct rsiw_create_qp_resp resp = {};
-	struct rsiw_create_qp cmd = { .poll_us = poll_us(ctx) };
+	bool is_ud = attr->qp_type == IBV_QPT_UD;
+	/* The kernel does not poll for datagrams. */
+	struct rsiw_create_qp cmd = { .poll_us = is_ud ? 0 : poll_us(ctx) };
 	/* Without the feature the driver has no part in the request. */
 	size_t cmd_size = ctx->features & RSIW_FEATURE_POLL ? sizeof(cmd) : sizeof(cmd.ibv_cmd);
 	struct rsiw_qp *qp;
 	int ret;
 
-	if (attr->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
-	    attr->qp_type != IBV_QPT_RC) {
+	if (!can_create(ctx, attr)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -260,6 +269,7 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	rsiw_init_lock(&qp->rq_lock);
 	qp->layout = ctx->layout;
 	qp->features = ctx->features;
+	qp->is_ud = is_ud;
 	if (ctx->features & RSIW_FEATURE_FLUSH)
 		qp->behind_rq = sizeof(struct rsiw_rq_ctrl);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
@@ -344,7 +354,7 @@ int rsiw_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask)
 		return ret;
 	if (attr->qp_state == IBV_QPS_RTR && attr_mask & IBV_QP_AV) {
 		qp->by_number = true;
-	} else if (attr->qp_state == IBV_QPS_RESET && qp->by_number) {
+	} else if (attr->qp_state == IBV_QPS_RESET && (qp->by_number || qp->is_ud)) {
 		forget_completions(qp, ibqp);
 		qp->by_number = false;
 	}

@@ -4,6 +4,7 @@
  * kernel when one is opened. Unless the kernel offers more, the library uses the rings
  * that both drivers have.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -37,7 +38,15 @@ const struct rsiw_layout rsiw_own_rings = {
 #define WANTED (RSIW_FEATURE_RINGS | RSIW_FEATURE_IMM | RSIW_FEATURE_ATOMIC | \
 		RSIW_FEATURE_WINDOWS | RSIW_FEATURE_TIMESTAMP | RSIW_FEATURE_RESIZE | \
 		RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH | RSIW_FEATURE_RESIZE_STEPS | \
-		RSIW_FEATURE_SEND_IMM)
+		RSIW_FEATURE_SEND_IMM | RSIW_FEATURE_UD)
+
+/* Whether the user has set a variable of the environment to something. */
+static bool is_set(const char *name)
+{
+	const char *value = secure_getenv(name);
+
+	return value && *value;
+}
 
 /* Maps a ring, with `behind` octets behind its entries. */
 int rsiw_map_ring(struct ibv_context *context, struct rsiw_ring *ring, uint64_t key,
@@ -98,6 +107,9 @@ int rsiw_query_device_ex(struct ibv_context *context,
 		base->max_mw = ctx->max_windows;
 		base->device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	}
+	/* The library's own, without a limit. */
+	if (ctx->features & RSIW_FEATURE_UD)
+		base->max_ah = INT_MAX;
 	if (ctx->features & RSIW_FEATURE_RESIZE)
 		base->device_cap_flags |= IBV_DEVICE_RESIZE_MAX_WR | IBV_DEVICE_SRQ_RESIZE;
 	if (ctx->features & RSIW_FEATURE_TIMESTAMP) {
@@ -187,6 +199,11 @@ static const struct verbs_context_ops rsiw_timestamp_ops = {
 	.query_rt_values = rsiw_query_rt_values,
 };
 
+static const struct verbs_context_ops rsiw_ud_ops = {
+	.create_ah = rsiw_create_ah,
+	.destroy_ah = rsiw_destroy_ah,
+};
+
 /* Takes the kernel's answer, which may lack everything that is rsiw's own. */
 static void agree(struct rsiw_context *ctx, const struct rsiw_uresp_alloc_ctx *answer)
 {
@@ -218,10 +235,9 @@ static int get_context(struct rsiw_context *ctx)
 	};
 	struct rsiw_get_context_resp resp = {};
 	size_t stock_resp = sizeof(resp.ibv_resp) + sizeof(struct siw_uresp_alloc_ctx);
-	const char *stock = secure_getenv("RSIW_STOCK_RINGS");
 	int ret = EINVAL;
 
-	if (!stock || !*stock)
+	if (!is_set("RSIW_STOCK_RINGS"))
 		ret = ibv_cmd_get_context(&ctx->vctx, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 					  sizeof(resp));
 	/* A driver may refuse what it does not know. */
@@ -254,6 +270,8 @@ static struct verbs_context *rsiw_alloc_context(struct ibv_device *device, int c
 		verbs_set_ops(&ctx->vctx, &rsiw_window_ops);
 	if (ctx->features & RSIW_FEATURE_TIMESTAMP)
 		verbs_set_ops(&ctx->vctx, &rsiw_timestamp_ops);
+	if (ctx->features & RSIW_FEATURE_UD)
+		verbs_set_ops(&ctx->vctx, &rsiw_ud_ops);
 	return &ctx->vctx;
 }
 
@@ -261,7 +279,16 @@ static struct verbs_device *rsiw_alloc_device(struct verbs_sysfs_dev *sysfs_dev)
 {
 	struct rsiw_device *dev = calloc(1, sizeof(*dev));
 
-	return dev ? &dev->vdev : NULL;
+	if (!dev)
+		return NULL;
+	/*
+	 * For programs that use devices of InfiniBand only, as UCX does: libibverbs derives the
+	 * transport from this type. Never by default: librdmacm ends connections of InfiniBand
+	 * without waiting for what was posted.
+	 */
+	if (is_set("RSIW_AS_INFINIBAND"))
+		sysfs_dev->node_type = IBV_NODE_CA;
+	return &dev->vdev;
 }
 
 static void rsiw_uninit_device(struct verbs_device *vdev)

@@ -78,6 +78,7 @@ struct rsiw_qp {
 	uint64_t features;
 	bool sig_all;
 	bool by_number;			/* the program has told it of its peer */
+	bool is_ud;
 
 	pthread_mutex_t sq_lock;
 	struct rsiw_ring sq;
@@ -98,11 +99,19 @@ struct rsiw_qp {
 	struct rsiw_sqe *current;
 	int error;
 	uint32_t inline_len;		/* octets in the request that was staged last */
+	bool lacks_address;		/* the current datagram */
 
 	pthread_mutex_t rq_lock;
 	struct rsiw_ring rq;		/* none with a shared one */
 	size_t behind_rq;		/* octets behind the entries: rsiw_rq_ctrl or nothing */
 	uint32_t max_recv_sge;
+};
+
+/* Memory of the process alone: requests carry what it says. */
+struct rsiw_ah {
+	struct ibv_ah ah;
+	uint8_t dgid[16];
+	struct rsiw_path path;
 };
 
 static inline struct rsiw_context *to_rsiw_context(struct ibv_context *context)
@@ -133,6 +142,11 @@ static inline struct rsiw_qp *to_rsiw_qp(struct ibv_qp *qp)
 static inline struct rsiw_qp *to_rsiw_qp_ex(struct ibv_qp_ex *qp)
 {
 	return container_of(qp, struct rsiw_qp, vqp.qp_ex);
+}
+
+static inline struct rsiw_ah *to_rsiw_ah(struct ibv_ah *ah)
+{
+	return container_of(ah, struct rsiw_ah, ah);
 }
 
 static inline void *rsiw_entry(const struct rsiw_ring *ring, uint32_t number)
@@ -200,6 +214,24 @@ int rsiw_set_bind(struct rsiw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 		  const struct ibv_mw_bind_info *info);
 bool rsiw_publish(struct rsiw_qp *qp);
 int rsiw_ring_doorbell(struct rsiw_qp *qp);
+
+/* Gives the request the octets of its elements. Here, as both who use it are to have it inline. */
+static inline int rsiw_add_inline_list(struct rsiw_qp *qp, struct rsiw_sqe *sqe,
+				       const struct ibv_send_wr *wr)
+{
+	const struct ibv_sge *sge = wr->sg_list;
+	int i, ret = 0;
+
+	rsiw_begin_inline(qp, sqe);
+	for (i = 0; i < wr->num_sge && !ret; i++)
+		ret = rsiw_add_inline(qp, sqe, (void *)(uintptr_t)sge[i].addr, sge[i].length);
+	return ret;
+}
+
+struct ibv_ah *rsiw_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+int rsiw_destroy_ah(struct ibv_ah *ibah);
+void rsiw_set_address(struct rsiw_sqe *sqe, struct ibv_ah *ibah, uint32_t qpn, uint32_t qkey);
+int rsiw_stage_datagram(struct rsiw_qp *qp, const struct ibv_send_wr *wr);
 
 struct ibv_pd *rsiw_alloc_pd(struct ibv_context *context);
 int rsiw_dealloc_pd(struct ibv_pd *pd);

@@ -220,17 +220,6 @@ int rsiw_ring_doorbell(struct rsiw_qp *qp)
 	return ret;
 }
 
-static int add_inline_list(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv_send_wr *wr)
-{
-	const struct ibv_sge *sge = wr->sg_list;
-	int i, ret = 0;
-
-	rsiw_begin_inline(qp, sqe);
-	for (i = 0; i < wr->num_sge && !ret; i++)
-		ret = rsiw_add_inline(qp, sqe, (void *)(uintptr_t)sge[i].addr, sge[i].length);
-	return ret;
-}
-
 static int set_data(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv_send_wr *wr,
 		    enum form form)
 {
@@ -243,7 +232,7 @@ static int set_data(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv_s
 	switch (form) {
 	case SOURCE:
 		if (is_inline)
-			return add_inline_list(qp, sqe, wr);
+			return rsiw_add_inline_list(qp, sqe, wr);
 		break;
 	case SINK:
 		if (is_inline || wr->num_sge > 1)
@@ -330,7 +319,7 @@ int rsiw_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 
 	pthread_mutex_lock(&qp->sq_lock);
 	for (; wr; wr = wr->next) {
-		ret = stage_wr(qp, wr);
+		ret = qp->is_ud ? rsiw_stage_datagram(qp, wr) : stage_wr(qp, wr);
 		if (ret) {
 			*bad_wr = wr;
 			break;
@@ -355,6 +344,8 @@ int rsiw_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bin
 	bool call = false;
 	int ret = ENOMEM;
 
+	if (qp->is_ud)
+		return EINVAL;
 	pthread_mutex_lock(&qp->sq_lock);
 	sqe = rsiw_stage(qp, bind->wr_id, RSIW_OP_BIND_MW, bind->send_flags);
 	if (sqe) {

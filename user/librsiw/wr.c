@@ -87,6 +87,54 @@ static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm_data)
 		fail(qp, EOPNOTSUPP);
 }
 
+/* A datagram that was begun before has to have an address by now. */
+static void check_address(struct rsiw_qp *qp)
+{
+	if (qp->current && qp->lacks_address)
+		fail(qp, EINVAL);
+}
+
+static struct rsiw_sqe *begin_datagram(struct ibv_qp_ex *ex, uint8_t opcode)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+
+	check_address(qp);
+	qp->lacks_address = true;
+	return begin(ex, opcode);
+}
+
+static void wr_send_datagram(struct ibv_qp_ex *ex)
+{
+	begin_datagram(ex, SIW_OP_SEND);
+}
+
+static void wr_send_datagram_imm(struct ibv_qp_ex *ex, __be32 imm_data)
+{
+	struct rsiw_sqe *sqe = begin_datagram(ex, RSIW_OP_SEND_WITH_IMM);
+
+	if (sqe)
+		sqe->rkey = (uint32_t)imm_data;
+}
+
+static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
+			   uint32_t remote_qkey)
+{
+	struct rsiw_qp *qp = to_rsiw_qp_ex(ex);
+
+	if (!qp->current || !ah) {
+		fail(qp, EINVAL);
+		return;
+	}
+	rsiw_set_address(qp->current, ah, remote_qpn, remote_qkey);
+	qp->lacks_address = false;
+}
+
+static int wr_complete_datagrams(struct ibv_qp_ex *ex)
+{
+	check_address(to_rsiw_qp_ex(ex));
+	return wr_complete(ex);
+}
+
 static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t invalidate_rkey)
 {
 	begin_remote(ex, SIW_OP_SEND_REMOTE_INV, invalidate_rkey, 0);
@@ -219,12 +267,40 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buf);
 }
 
+static void set_common_functions(struct ibv_qp_ex *ex)
+{
+	ex->wr_start = wr_start;
+	ex->wr_complete = wr_complete;
+	ex->wr_abort = wr_abort;
+	ex->wr_set_sge = wr_set_sge;
+	ex->wr_set_sge_list = wr_set_sge_list;
+	ex->wr_set_inline_data = wr_set_inline_data;
+	ex->wr_set_inline_data_list = wr_set_inline_data_list;
+}
+
+static int set_datagram_functions(struct ibv_qp_ex *ex, uint64_t ops)
+{
+	if (ops & ~(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM))
+		return EOPNOTSUPP;
+
+	set_common_functions(ex);
+	ex->wr_complete = wr_complete_datagrams;
+	ex->wr_set_ud_addr = wr_set_ud_addr;
+	if (ops & IBV_QP_EX_WITH_SEND)
+		ex->wr_send = wr_send_datagram;
+	if (ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
+		ex->wr_send_imm = wr_send_datagram_imm;
+	return 0;
+}
+
 /* Offers the operations that the program wants. */
 int rsiw_set_wr_functions(struct rsiw_qp *qp, uint64_t ops)
 {
 	struct ibv_qp_ex *ex = &qp->vqp.qp_ex;
 	uint64_t can = ALWAYS;
 
+	if (qp->is_ud)
+		return set_datagram_functions(ex, ops);
 	if (qp->features & RSIW_FEATURE_IMM)
 		can |= IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
 	if (qp->features & RSIW_FEATURE_SEND_IMM)
@@ -236,13 +312,7 @@ int rsiw_set_wr_functions(struct rsiw_qp *qp, uint64_t ops)
 	if (ops & ~can)
 		return EOPNOTSUPP;
 
-	ex->wr_start = wr_start;
-	ex->wr_complete = wr_complete;
-	ex->wr_abort = wr_abort;
-	ex->wr_set_sge = wr_set_sge;
-	ex->wr_set_sge_list = wr_set_sge_list;
-	ex->wr_set_inline_data = wr_set_inline_data;
-	ex->wr_set_inline_data_list = wr_set_inline_data_list;
+	set_common_functions(ex);
 	if (ops & IBV_QP_EX_WITH_SEND)
 		ex->wr_send = wr_send;
 	if (ops & IBV_QP_EX_WITH_SEND_WITH_IMM)

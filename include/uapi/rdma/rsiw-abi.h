@@ -39,6 +39,8 @@ enum rsiw_feature {
 	RSIW_FEATURE_RESIZE_STEPS = 1 << 8,
 	/* Send with immediate data, between QPs that programs connect by number */
 	RSIW_FEATURE_SEND_IMM	= 1 << 9,
+	/* QPs of unreliable datagrams (IBV_QPT_UD) */
+	RSIW_FEATURE_UD		= 1 << 10,
 };
 
 struct rsiw_ureq_alloc_ctx {
@@ -236,6 +238,8 @@ enum rsiw_opcode {
 #define RSIW_CQE_WITH_IMM	(1 << 7)
 /* The immediate data came with a Send. */
 #define RSIW_CQE_OF_SEND	(1 << 3)
+/* Of a receive of a UD QP: src_qp is there, and the message follows a GRH of 40 octets. */
+#define RSIW_CQE_OF_DATAGRAM	(1 << 4)
 
 /* Status of a completion beyond those of enum siw_wc_status. */
 #define RSIW_WC_MW_BIND_ERR	10
@@ -257,13 +261,36 @@ struct rsiw_bind {
 	__u32 pad;		/* 0 */
 };
 
+/* Where a datagram goes. */
+struct rsiw_dest {
+	__u8 dgid[16];
+	__u32 qpn;
+	__u32 qkey;
+};
+
+/* How a datagram gets there. */
+struct rsiw_path {
+	__u8 sgid_index;
+	__u8 traffic_class;
+	__u8 hop_limit;
+	__u8 pad;		/* 0 */
+	__u32 flow_label;
+};
+
 struct rsiw_sqe {
 	__aligned_u64 id;
 	__u16 flags;
 	__u8 num_sge;
 	__u8 opcode;
-	__u32 rkey;		/* the peer's, one to invalidate, or a window's new one */
-	__aligned_u64 raddr;	/* the peer's address, or that of a window */
+	/*
+	 * The peer's, one to invalidate, or a window's new one; of a UD QP the immediate
+	 * data, in network order.
+	 */
+	__u32 rkey;
+	union {
+		__aligned_u64 raddr;	/* the peer's address, or that of a window */
+		struct rsiw_path path;	/* of a UD QP */
+	};
 	union {
 		struct {
 			__aligned_u64 data;	/* the lower half, in network order */
@@ -275,6 +302,7 @@ struct rsiw_sqe {
 			__aligned_u64 unused;
 		} atomic;
 		struct rsiw_bind bind;
+		struct rsiw_dest dest;	/* of a UD QP */
 	};
 	__u32 inline_length;	/* octets in data, with SIW_WQE_INLINE */
 	__u32 pad[3];		/* 0 */
@@ -308,7 +336,8 @@ struct rsiw_cqe {
 	/* With IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION, else 0. */
 	__aligned_u64 timestamp;	/* ticks of clock_khz */
 	__aligned_u64 wallclock;	/* ns since 1970 */
-	__aligned_u64 reserved[2];
+	__aligned_u64 src_qp;		/* with RSIW_CQE_OF_DATAGRAM, else 0 */
+	__aligned_u64 reserved;
 };
 
 #endif

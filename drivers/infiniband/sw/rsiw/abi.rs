@@ -287,6 +287,11 @@ impl Front {
         }
     }
 
+    /// Returns what is asked for of a queue pair for datagrams, or `None` for what that cannot do.
+    pub(crate) fn datagram(&self) -> Option<own::DatagramRequest> {
+        self.rest.as_ref()?.datagram(&self.base)
+    }
+
     #[inline]
     pub(crate) fn operands(&self) -> Option<Operands> {
         self.rest.as_ref()?.operands(&self.base)

@@ -29,6 +29,7 @@ use crate::{
         MAX_GIDS,
         NO_GID, //
     },
+    ud::ports::UdPorts,
 };
 use kernel::{
     impl_has_work, new_work,
@@ -55,6 +56,8 @@ pub(crate) struct Gids {
     queues: Arc<Queues>,
     /// Makes the GID of index 0 if the interface has no hardware address.
     guid: Guid,
+    /// Has to know of the GIDs, too.
+    ports: Arc<UdPorts>,
     #[pin]
     state: SpinLock<Following>,
     #[pin]
@@ -78,6 +81,7 @@ impl Gids {
     pub(crate) fn new(
         handle: Arc<DeviceHandle>,
         guid: Guid,
+        ports: &Arc<UdPorts>,
         queues: &Arc<Queues>,
     ) -> Result<Arc<Self>> {
         let mut table = GidTable::EMPTY;
@@ -91,6 +95,7 @@ impl Gids {
                 handle,
                 queues: queues.clone(),
                 guid,
+                ports: ports.clone(),
                 state <- new_spinlock!(state, "rsiw::Gids::state"),
                 work <- new_work!("rsiw::Gids::work"),
                 timer <- Timer::new(),
@@ -125,6 +130,7 @@ impl Gids {
         let mut table = self.state.lock().table;
         let changed = table.follow(guid.to_gid(), &ips);
         self.state.lock().table = table;
+        self.ports.follow(&table);
         changed
     }
 

@@ -37,6 +37,8 @@ pub(crate) const MAX_READS: u16 = 128;
 /// What a device may run out of.
 pub(crate) struct Limits {
     pub(crate) qps: Limit,
+    /// Queue pairs for datagrams.
+    pub(crate) ud_qps: Limit,
     pub(crate) cqs: Limit,
     pub(crate) pds: Limit,
     pub(crate) srqs: Limit,
@@ -48,6 +50,7 @@ impl Limits {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let limits = Self {
             qps: Limit::new(MAX_QP),
+            ud_qps: Limit::new(MAX_QP),
             cqs: Limit::new(MAX_CQ),
             pds: Limit::new(MAX_PD),
             srqs: Limit::new(MAX_SRQ),

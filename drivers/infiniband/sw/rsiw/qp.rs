@@ -140,24 +140,32 @@ impl Qp {
     }
 }
 
-/// Numbers that a QP may have: what 24 bits hold, without 0 and 1, which are special elsewhere.
-const NUMBERS: RangeInclusive<u32> = 2..=0xff_ffff;
+/// Numbers of queue pairs with a stream: half of what 24 bits hold, without 0 and 1, which are
+/// special elsewhere. Those for datagrams have the other half.
+pub(crate) const NUMBERS: RangeInclusive<u32> = 2..=0x7f_ffff;
 
 /// Queue pairs `Q` by number.
 #[pin_data]
 pub(crate) struct Table<Q: Send + Sync + 'static> {
     #[pin]
     qps: RcuTable<Q>,
+    numbers: RangeInclusive<u32>,
 }
 
 impl<Q: Send + Sync + 'static> Table<Q> {
-    /// Makes an empty table. Sleeps.
+    /// Makes an empty table for queue pairs that have `numbers`. Sleeps.
     ///
-    /// Its numbers begin anywhere, so that a stranger cannot tell those of queue pairs that are
+    /// They begin anywhere, so that a stranger cannot tell those of queue pairs that are
     /// connected by number, and two hosts have the same ones by chance only.
-    pub(crate) fn new(loaded: Loaded) -> Result<Arc<Self>> {
-        let first = random_u32() & NUMBERS.end();
-        Arc::pin_init(pin_init!(Self { qps <- RcuTable::new(first, loaded) }), GFP_KERNEL)
+    pub(crate) fn new(numbers: RangeInclusive<u32>, loaded: Loaded) -> Result<Arc<Self>> {
+        let first = numbers.start() | random_u32() & numbers.end();
+        Arc::pin_init(
+            pin_init!(Self {
+                qps <- RcuTable::new(first, loaded),
+                numbers,
+            }),
+            GFP_KERNEL,
+        )
     }
 
     pub(crate) fn lookup(&self, num: Qpn) -> Option<Arc<Q>> {
@@ -171,11 +179,12 @@ impl<Q: Send + Sync + 'static> Table<Q> {
 
     /// Enters `qp`, in memory allocated with `flags`, and returns the number that it got, or
     /// `EBUSY` if none is free. Sleeps.
-    fn insert(&self, qp: Arc<Q>, flags: Flags) -> Result<Qpn> {
-        self.qps.insert_free(NUMBERS, qp, flags).map(Qpn)
+    pub(crate) fn insert(&self, qp: Arc<Q>, flags: Flags) -> Result<Qpn> {
+        let numbers = self.numbers.clone();
+        self.qps.insert_free(numbers, qp, flags).map(Qpn)
     }
 
-    fn remove(&self, num: Qpn) {
+    pub(crate) fn remove(&self, num: Qpn) {
         self.qps.remove(num.0);
     }
 }

@@ -34,8 +34,14 @@ use crate::{
     },
     gids::Gids,
     qp::{
+        self,
         direct::LocalPeers,
         QpTable, //
+    },
+    ud::{
+        self,
+        ports::UdPorts,
+        UdQpTable, //
     },
 };
 use core::num::Saturating;
@@ -76,6 +82,7 @@ pub(crate) struct Rnic {
     pub(crate) dev: Arc<Device>,
     pub(crate) gids: Arc<Gids>,
     pub(crate) qps: Arc<QpTable>,
+    pub(crate) ud: Arc<UdPorts>,
     pub(crate) cm: Arc<Cm>,
     pub(crate) peers: Arc<LocalPeers>,
     #[pin]
@@ -98,15 +105,19 @@ impl Rnic {
         settings: Settings,
         shared: &Shared,
     ) -> Result<Arc<Self>> {
-        let gids = Gids::new(handle.clone(), settings.guid, &shared.queues)?;
-        let dev = Device::new(handle, settings, &shared.queues)?;
-        let qps = QpTable::new(shared.queues.loaded())?;
+        let guid = settings.guid;
+        let dev = Device::new(handle.clone(), settings, &shared.queues)?;
+        let loaded = shared.queues.loaded();
+        let qps = QpTable::new(qp::NUMBERS, loaded)?;
+        let ud = UdPorts::new(&dev, UdQpTable::new(ud::NUMBERS, loaded)?)?;
+        let gids = Gids::new(handle, guid, &ud, &shared.queues)?;
         let cm = Cm::new(&dev, &qps, &shared.acceptors)?;
         Arc::pin_init(
             pin_init!(Self {
                 dev,
                 gids,
                 qps,
+                ud,
                 cm,
                 peers: shared.peers.clone(),
                 removal <- new_work!("rsiw::Rnic::removal"),
@@ -185,6 +196,7 @@ impl Rnic {
     /// device. Waits for that, though not for ever.
     pub(crate) fn leave(self: &Arc<Self>) {
         self.cm.close();
+        self.ud.close();
         self.qps.for_each(|qp| qp.lost());
         self.cm.end_all(END_MS);
         iwcm::flush_events(self.dev.handle());

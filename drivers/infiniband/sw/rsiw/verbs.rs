@@ -98,7 +98,11 @@ use crate::{
         Qp, //
     },
     rnic::Rnic,
-    srq::Srq, //
+    srq::Srq,
+    ud::{
+        UdParts,
+        UdQp, //
+    },
 };
 use core::num::Wrapping;
 use kernel::{
@@ -137,6 +141,7 @@ impl Driver for Rsiw {
     type Pd = Pd;
     type Cq = Cq;
     type Qp = Qp;
+    type UdQp = UdQp;
     type Srq = Srq;
     type Mr = Mr;
     type Grant = Grant;
@@ -304,6 +309,43 @@ impl Driver for Rsiw {
 
     fn destroy_qp(qp: ArcBorrow<'_, Qp>) -> Result {
         Arc::from(qp).destroy()
+    }
+
+    fn create_ud_qp(
+        rnic: ArcBorrow<'_, Rnic>,
+        pd: ArcBorrow<'_, Pd>,
+        handle: Arc<QpHandle>,
+        init: &mut QpInit<Self>,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<(Arc<UdQp>, Qpn)> {
+        let udata = udata.ok_or(EOPNOTSUPP)?;
+        if init.flags != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let parts = UdParts {
+            pd: pd.into(),
+            send_cq: init.send_cq.as_ref().ok_or(EINVAL)?.clone(),
+            recv_cq: init.recv_cq.as_ref().ok_or(EINVAL)?.clone(),
+            srq: init.srq.clone(),
+            features: features(Some(udata)),
+        };
+        UdQp::create(&rnic.ud, handle, parts, &mut init.cap, init.sig_all, udata)
+    }
+
+    fn modify_ud_qp(qp: ArcBorrow<'_, UdQp>, attr: &QpModify) -> Result {
+        Arc::from(qp).modify(attr)
+    }
+
+    fn query_ud_qp(qp: &UdQp) -> QpQuery {
+        qp.query()
+    }
+
+    fn destroy_ud_qp(qp: ArcBorrow<'_, UdQp>) {
+        qp.destroy();
+    }
+
+    fn ud_doorbell(qp: ArcBorrow<'_, UdQp>) {
+        Arc::from(qp).doorbell();
     }
 
     fn doorbell(qp: &Arc<Qp>) -> Result {

@@ -236,6 +236,8 @@ impl Features {
     const RESIZE_STEPS: Self = Self(1 << 8);
     /// Send with immediate data, between queue pairs that are connected by number.
     const SEND_IMMEDIATE: Self = Self(1 << 9);
+    /// Queue pairs for datagrams.
+    const DATAGRAMS: Self = Self(1 << 10);
 
     /// What there is.
     const ALL: u64 = Self::RINGS.0
@@ -247,6 +249,7 @@ impl Features {
         | Self::WINDOWS.0
         | Self::RESIZE.0
         | Self::SEND_IMMEDIATE.0
+        | Self::DATAGRAMS.0
         | Self::POLL.0;
 
     fn contains(self, other: Self) -> bool {
@@ -269,6 +272,10 @@ impl Features {
     /// Returns whether the process can be told of immediate data that came with a Send.
     pub(crate) fn has_send_immediate(self) -> bool {
         self.contains(Self::SEND_IMMEDIATE)
+    }
+
+    pub(crate) fn has_datagrams(self) -> bool {
+        self.contains(Self::DATAGRAMS)
     }
 
     pub(crate) fn has_windows(self) -> bool {
@@ -365,7 +372,7 @@ pub(crate) struct RqCtrl {
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct SqeRest {
-    /// Immediate data, operands of an Atomic Operation, or a [`Bind`].
+    /// Immediate data, operands of an Atomic Operation, a [`Bind`], or a [`Dest`].
     operands: [u64; 3],
     pub(super) inline_length: u32,
     pad: [u32; 3],
@@ -380,6 +387,34 @@ pub(crate) struct Bind {
     pub(crate) length: u64,
     pub(crate) access: u32,
     pub(crate) pad: u32,
+}
+
+/// Where a datagram goes.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Dest {
+    pub(crate) dgid: [u8; 16],
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
+}
+
+/// How a datagram gets there; in the place of a peer's address.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct Path {
+    pub(crate) sgid_index: u8,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
+    pad: u8,
+    flow_label: u32,
+}
+
+/// What the request of a queue pair for datagrams asks for, beside its elements.
+pub(crate) struct DatagramRequest {
+    pub(crate) dest: Dest,
+    pub(crate) path: Path,
+    /// As on the wire.
+    pub(crate) immediate: Option<[u8; 4]>,
 }
 
 /// With [`super::wqe::INLINE`] data are in the place of the elements.
@@ -420,13 +455,16 @@ struct Cqe {
     front: CqeFront,
     timestamp: u64,
     wallclock: u64,
-    reserved: [u64; 2],
+    src_qp: u64,
+    reserved: u64,
 }
 
 /// Flag of a completion: it has immediate data.
 pub(crate) const WITH_IMM: u16 = 1 << 7;
 /// Flag of a completion with immediate data: they came with a Send.
 pub(crate) const OF_SEND: u16 = 1 << 3;
+/// Flag of a completion: it is of a datagram, whose sender it names.
+pub(crate) const OF_DATAGRAM: u16 = 1 << 4;
 
 pub(super) static LAYOUT: Layout = Layout {
     sqe: EntryLen::of::<Sqe>(),
@@ -472,6 +510,25 @@ impl SqeRest {
         })
     }
 
+    /// Returns what a request of a queue pair for datagrams asks for, or `None` for what that cannot
+    /// do.
+    pub(super) fn datagram(&self, base: &super::SqeFront) -> Option<DatagramRequest> {
+        let path: Path = zerocopy::transmute!(base.raddr);
+        if self.pad != [0; 3] || path.pad != 0 {
+            return None;
+        }
+        let immediate = match base.opcode {
+            opcode::SEND => None,
+            opcode::SEND_WITH_IMM => Some(base.rkey.to_ne_bytes()),
+            _ => return None,
+        };
+        Some(DatagramRequest {
+            dest: zerocopy::transmute!(self.operands),
+            path,
+            immediate,
+        })
+    }
+
     pub(super) fn operands(&self, base: &super::SqeFront) -> Option<Operands> {
         let [first, second, _] = self.operands;
         match base.opcode {
@@ -508,6 +565,7 @@ const _: () = {
     assert!(Features::RINGS.0 == uapi::FEATURE_RINGS);
     assert!(Features::IMMEDIATE.0 == uapi::FEATURE_IMM);
     assert!(Features::SEND_IMMEDIATE.0 == uapi::FEATURE_SEND_IMM);
+    assert!(Features::DATAGRAMS.0 == uapi::FEATURE_UD);
     assert!(Features::ATOMIC.0 == uapi::FEATURE_ATOMIC);
     assert!(Features::WINDOWS.0 == uapi::FEATURE_WINDOWS);
     assert!(Features::TIMESTAMP.0 == uapi::FEATURE_TIMESTAMP);
@@ -522,6 +580,7 @@ const _: () = {
     assert!(super::opcode::WRITE_WITH_IMM == uapi::OP_WRITE_WITH_IMM);
     assert!(WITH_IMM == uapi::CQE_WITH_IMM);
     assert!(OF_SEND == uapi::CQE_OF_SEND);
+    assert!(OF_DATAGRAM == uapi::CQE_OF_DATAGRAM);
     assert!(super::opcode::SEND_WITH_IMM == uapi::OP_SEND_WITH_IMM);
 
     assert!(size_of::<AllocContextReq>() == size_of::<uapi::AllocContextReq>());
@@ -575,8 +634,12 @@ same_places!(ResizeSrqResp, uapi::ResizeSrqResp; num_rqe = num_rqe, srq_key = sr
 same_places!(Sge, uapi::Sge; laddr = laddr, length = length, lkey = lkey);
 same_places!(Sqe, uapi::Sqe;
     front.id = id, front.flags = flags, front.num_sge = num_sge, front.opcode = opcode,
-    front.rkey = rkey, front.raddr = raddr, rest.operands = __bindgen_anon_1,
-    rest.inline_length = inline_length, sge = __bindgen_anon_2);
+    front.rkey = rkey, front.raddr = __bindgen_anon_1, rest.operands = __bindgen_anon_2,
+    rest.inline_length = inline_length, sge = __bindgen_anon_3);
+same_places!(Dest, uapi::Dest; dgid = dgid, qpn = qpn, qkey = qkey);
+same_places!(Path, uapi::Path;
+    sgid_index = sgid_index, traffic_class = traffic_class, hop_limit = hop_limit, pad = pad,
+    flow_label = flow_label);
 same_places!(Bind, uapi::Bind;
     window = window, region = region, length = length, access = access);
 same_places!(Rqe, uapi::Rqe;
@@ -584,4 +647,4 @@ same_places!(Rqe, uapi::Rqe;
 same_places!(Cqe, uapi::Cqe;
     front.id = id, front.flags = flags, front.opcode = opcode, front.status = status,
     front.bytes = bytes, front.data = data, front.qp_id = qp_id, front.vendor_err = vendor_err,
-    timestamp = timestamp, wallclock = wallclock);
+    timestamp = timestamp, wallclock = wallclock, src_qp = src_qp);

@@ -29,10 +29,7 @@ use super::{
 use crate::{
     ffi::{
         mm::NoIo,
-        net::{
-            netdev::NetDevice,
-            TcpSocket, //
-        },
+        net::TcpSocket,
         rdma::iwcm::ConsumerId,
         time::{
             Expires,
@@ -70,9 +67,7 @@ use crate::{
 };
 use core::net::{
     IpAddr,
-    Ipv6Addr,
-    SocketAddr,
-    SocketAddrV6, //
+    Ipv6Addr, //
 };
 use kernel::{
     impl_has_work, new_work,
@@ -118,17 +113,6 @@ pub(super) fn gid(ip: IpAddr) -> Gid {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
-    }
-}
-
-/// Returns the address of TCP; one of the link is in the scope of `netdev`.
-fn at(gid: Gid, port: u16, netdev: &NetDevice) -> SocketAddr {
-    match ip(gid) {
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
-            // CAST: indices of interfaces are positive.
-            SocketAddrV6::new(ip, port, 0, netdev.index() as u32).into()
-        }
-        ip => SocketAddr::from((ip, port)),
     }
 }
 
@@ -330,8 +314,8 @@ impl Pairing {
         let hello = self.qp.hello().ok_or(ECANCELED)?.to_wire();
         let initiator = Initiator::only_enhanced(config(dev), DEPTHS);
         let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
-        let local = at(self.pair.own.gid(), 0, &netdev);
-        let remote = at(self.pair.peer.gid(), self.port, &netdev);
+        let local = netdev.address(self.pair.own.gid(), 0);
+        let remote = netdev.address(self.pair.peer.gid(), self.port);
         let dial = Dial::by_number(dev, (local, remote), self.tos, &hello)?;
         let endpoint = endpoints.add(self.qp.shared.id.payer.clone())?;
         let mut st = endpoint.state.lock();

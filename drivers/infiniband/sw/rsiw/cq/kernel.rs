@@ -220,7 +220,10 @@ impl Completion {
             self.bytes,
             self.cause.0,
             match self.extra {
-                Extra::Nothing => WcExtra::Nothing,
+                // Consumers in the kernel have no datagrams.
+                Extra::Nothing | Extra::FromQp(_) | Extra::FromQpWithImmediate(..) => {
+                    WcExtra::Nothing
+                }
                 Extra::Invalidated(stag) => WcExtra::Invalidated(stag.0),
                 Extra::Immediate(data) => WcExtra::Immediate(data.short()),
                 Extra::WithImmediate(data) => WcExtra::Immediate(data),

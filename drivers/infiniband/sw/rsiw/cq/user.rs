@@ -194,7 +194,11 @@ impl UserRing {
                     false => [0; 2],
                 };
                 let [timestamp, wallclock] = times;
-                let behind = [timestamp, wallclock, 0, 0];
+                let sender = match completion.extra {
+                    Extra::FromQp(num) | Extra::FromQpWithImmediate(num, _) => num,
+                    _ => 0,
+                };
+                let behind = [timestamp, wallclock, sender.into(), 0];
                 entry.publish(&completion.to_own_cqe(), &behind);
             }
         }
@@ -255,7 +259,11 @@ impl Completion {
         // Stock entries have no room for Immediate Data.
         let (flags, inval_stag) = match self.extra {
             Extra::Invalidated(stag) => (wqe::VALID | wqe::REM_INVAL, stag.0),
-            Extra::Nothing | Extra::Immediate(_) | Extra::WithImmediate(_) => (wqe::VALID, 0),
+            Extra::Nothing
+            | Extra::Immediate(_)
+            | Extra::WithImmediate(_)
+            | Extra::FromQp(_)
+            | Extra::FromQpWithImmediate(..) => (wqe::VALID, 0),
         };
         Cqe {
             id: self.id,
@@ -280,6 +288,11 @@ impl Completion {
             Extra::Immediate(data) => {
                 (wqe::VALID | own::WITH_IMM, u32::from_ne_bytes(data.short()))
             }
+            Extra::FromQp(_) => (wqe::VALID | own::OF_DATAGRAM, 0),
+            Extra::FromQpWithImmediate(_, data) => (
+                wqe::VALID | own::OF_DATAGRAM | own::WITH_IMM | own::OF_SEND,
+                u32::from_ne_bytes(data),
+            ),
         };
         own::CqeFront {
             id: self.id,

@@ -14,3 +14,4 @@
 #include "helpers/process.c"
 #include "helpers/rdma.c"
 #include "helpers/tls.c"
+#include "helpers/udp.c"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP sockets of the kernel, received data as it lies in socket buffers, and network devices.
+//! TCP and UDP sockets of the kernel, received data as it lies in socket buffers, and network
+//! devices.
 //!
 //! - [`TcpSocket`] is a socket that is never waited for: no call sleeps for the peer. [`Callbacks`]
 //!   direct its events to a [`StreamHandler`].
@@ -10,6 +11,7 @@
 //! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references
 //!   and which come back when the peer has acknowledged them.
 //! - [`Handshake`](tls::Handshake) gives a connection TLS, through which everything goes then.
+//! - [`UdpSocket`](udp::UdpSocket) sends and receives datagrams.
 //! - [`NetDevice`](netdev::NetDevice) is a network device, [`NetdevNotifier`] tells of changes.
 //!
 //! # Layers
@@ -19,7 +21,7 @@
 //! - `netdev`, `skb`, `batch`: what is around sockets, and knows of none;
 //! - `socket` and `lock`, which refer to each other: a TCP socket, who gets its lock, and what the
 //!   lock gives access to;
-//! - `tls`; `callbacks`: handlers, and sockets that have them.
+//! - `tls`; `callbacks`: handlers, and sockets that have them; `udp`.
 //!
 //! # Lifetimes
 //!
@@ -88,6 +90,7 @@ pub(crate) mod netdev;
 mod skb;
 mod socket;
 pub(crate) mod tls;
+pub(crate) mod udp;
 
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) use self::batch::{

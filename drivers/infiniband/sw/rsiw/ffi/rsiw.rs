@@ -52,6 +52,10 @@ pub(crate) mod params {
         /// none. For queue pairs that take the step to RTR.
         fn qp_port() -> u16 = rsiw_qp_port;
 
+        /// The UDP port of datagrams, at both ends; zero is none. For devices that have no queue
+        /// pair for datagrams yet.
+        fn ud_port() -> u16 = rsiw_ud_port;
+
         /// Whether connections have TLS below MPA: no (0), with a key that both ends have (1), with
         /// certificates (2). For new devices, as are the next two.
         fn tls() -> u32 = rsiw_tls;
@@ -86,6 +90,8 @@ pub(crate) mod uapi {
     pub(crate) use b::{
         rsiw_bind as Bind,
         rsiw_cqe as Cqe,
+        rsiw_dest as Dest,
+        rsiw_path as Path,
         rsiw_rq_ctrl as RqCtrl,
         rsiw_rqe as Rqe,
         rsiw_sge as Sge,
@@ -116,6 +122,7 @@ pub(crate) mod uapi {
     pub(crate) const FEATURE_RESIZE: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE as u64;
     pub(crate) const FEATURE_RESIZE_STEPS: u64 = b::rsiw_feature_RSIW_FEATURE_RESIZE_STEPS as u64;
     pub(crate) const FEATURE_SEND_IMM: u64 = b::rsiw_feature_RSIW_FEATURE_SEND_IMM as u64;
+    pub(crate) const FEATURE_UD: u64 = b::rsiw_feature_RSIW_FEATURE_UD as u64;
     pub(crate) const RESIZE_MAKE: u32 = b::rsiw_resize_flags_RSIW_RESIZE_MAKE;
     pub(crate) const RESIZE_MOVE: u32 = b::rsiw_resize_flags_RSIW_RESIZE_MOVE;
     pub(crate) const RESIZE_SRQ_LIMIT: u32 = b::rsiw_resize_srq_flags_RSIW_RESIZE_SRQ_LIMIT;
@@ -127,4 +134,5 @@ pub(crate) mod uapi {
     pub(crate) const OP_SEND_WITH_IMM: u8 = b::rsiw_opcode_RSIW_OP_SEND_WITH_IMM as u8;
     pub(crate) const CQE_WITH_IMM: u16 = b::RSIW_CQE_WITH_IMM as u16;
     pub(crate) const CQE_OF_SEND: u16 = b::RSIW_CQE_OF_SEND as u16;
+    pub(crate) const CQE_OF_DATAGRAM: u16 = b::RSIW_CQE_OF_DATAGRAM as u16;
 }

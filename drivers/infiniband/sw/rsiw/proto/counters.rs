@@ -154,6 +154,11 @@ counters! {
     /// was ready, and those that were refused.
     QpParked = c"qp_parked";
     QpRefused = c"qp_refused";
+    /// Datagrams that were sent, that were received, and those that this host could not send or that
+    /// no queue pair took.
+    TxDatagrams = c"tx_datagrams";
+    RxDatagrams = c"rx_datagrams";
+    DatagramsDropped = c"datagrams_dropped";
 }
 
 pub(crate) const COUNT: usize = Counter::ALL.len();

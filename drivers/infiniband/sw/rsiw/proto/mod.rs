@@ -11,6 +11,7 @@ pub(crate) mod by_number;
 pub(crate) mod connection;
 pub(crate) mod counters;
 pub(crate) mod crowd;
+pub(crate) mod datagram;
 pub(crate) mod deframer;
 pub(crate) mod drain;
 pub(crate) mod failure;

@@ -357,17 +357,7 @@ pub(super) struct Told {
 
 impl Told {
     pub(super) const NOTHING: Self = Self {
-        path: QpPath {
-            address: None,
-            mtu: None,
-            dest_qpn: None,
-            rq_psn: None,
-            sq_psn: None,
-            min_rnr_timer: None,
-            timeout: None,
-            retry_cnt: None,
-            rnr_retry: None,
-        },
+        path: QpPath::NOTHING,
         ord: None,
         ird: None,
         pair: None,

@@ -2,8 +2,8 @@
 
 //! Wire formats: octets to checked values and back.
 //!
-//! MPA (RFC 5044, RFC 6581), DDP (RFC 5041), RDMAP (RFC 5040, opcodes of RFC 7306), and how TLS
-//! begins (RFC 8446). Depends on `core` and `zerocopy` only; any context. The tests compile these
+//! MPA (RFC 5044, RFC 6581), DDP (RFC 5041), RDMAP (RFC 5040, opcodes of RFC 7306), datagrams of
+//! RoCEv2, and how TLS begins (RFC 8446). Depends on `core` and `zerocopy` only; any context. The tests compile these
 //! files with cargo.
 #![forbid(unsafe_code)]
 // The raw peer and the tests use what the driver does not.
@@ -14,6 +14,7 @@ pub(crate) mod ddp;
 pub(crate) mod fpdu;
 pub(crate) mod mpa;
 pub(crate) mod rdmap;
+pub(crate) mod roce;
 pub(crate) mod terminate;
 pub(crate) mod tls;
 

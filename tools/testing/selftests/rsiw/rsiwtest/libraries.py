@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The provider of libibverbs that a program uses: that of the distribution
 ("stock"), ours ("rsiw"), ours that asks the kernel for nothing
-("rsiw-stock-rings"), or ours that has it look for requests ("rsiw-poll").
+("rsiw-stock-rings"), ours that has it look for requests ("rsiw-poll"), or ours that
+shows devices as InfiniBand's ("rsiw-infiniband").
 
 Both serve the same devices. The first one wins, and what RDMAV_DRIVERS names comes
 in front of what is configured.
@@ -21,7 +22,8 @@ def variables(library, name):
     """Of the environment of a program that is to use it."""
     return {"RDMAV_DRIVERS": "siw" if name == "stock" else library,
             "RSIW_STOCK_RINGS": "1" if name == "rsiw-stock-rings" else "",
-            "RSIW_POLL_US": "50" if name == "rsiw-poll" else ""}
+            "RSIW_POLL_US": "50" if name == "rsiw-poll" else "",
+            "RSIW_AS_INFINIBAND": "1" if name == "rsiw-infiniband" else ""}
 
 
 def check_in_use(proc, library):

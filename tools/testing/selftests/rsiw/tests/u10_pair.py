@@ -9,7 +9,7 @@ import json
 import os
 
 from rsiwtest import frames
-from rsiwtest.core import Fail, test
+from rsiwtest.core import Fail, Skip, test
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.pairtopo import NETDEV
 from rsiwtest.tools import (Perftest, all_rounds, has_events, is_connected, perftest,
@@ -71,6 +71,23 @@ def _perftest(op, kind):
 for _op in ("send", "write", "read"):
     for _kind in ("bw", "lat"):
         _perftest(_op, _kind)
+
+
+@test("pair-by-number", cost=20, pair=True)
+def by_number(t):
+    """perftest without the RDMA CM, over IPv4 and IPv6, between two guests with rsiw."""
+    if not t.topo.is_alike():
+        raise Skip("the other driver does not connect by number")
+
+    def work(t, path):
+        for op in ("send", "write", "read"):
+            for gid in (1, 2):
+                perftest(t, path, "ib_%s_bw" % op, 65536, 20, gid=gid)
+            perftest(t, path, "ib_%s_bw" % op, 4096, 50, qps=8, gid=1)
+            perftest(t, path, "ib_%s_lat" % op, 64, 100, gid=1)
+        perftest(t, path, "ib_send_bw", 65536, 10, "-b", gid=1)
+
+    both(t, work)
 
 
 @test("pair-private-data", cost=10, pair=True)

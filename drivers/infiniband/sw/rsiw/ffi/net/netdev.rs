@@ -147,6 +147,18 @@ impl NetDevice {
         Ips { count, pending }
     }
 
+    /// Returns the address of a socket at an IP address, an IPv4 one as an IPv4-mapped one; one of
+    /// the link is in the scope of the interface.
+    pub(crate) fn address(&self, ip: [u8; 16], port: u16) -> SocketAddr {
+        match Ipv6Addr::from(ip).to_canonical() {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                // CAST: indices of interfaces are positive.
+                SocketAddrV6::new(ip, port, 0, self.index() as u32).into()
+            }
+            ip => SocketAddr::from((ip, port)),
+        }
+    }
+
     pub(crate) fn is_loopback(&self) -> bool {
         // SAFETY: `self` is live.
         unsafe { h::netif_is_loopback(self.0.get()) }

@@ -57,6 +57,25 @@ pub(crate) enum Ways {
     Interface,
 }
 
+impl Ways {
+    /// Has packets of a socket come and go by these interfaces; `ndev` is the one of its device.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a live socket, whose lock is not held.
+    pub(super) unsafe fn bind(self, sk: *mut b::sock, ndev: &NetDevice) -> Result {
+        let ifindex = match self {
+            Self::Vrf => ndev.vrf(),
+            Self::Interface => ndev.index(),
+        };
+        if ifindex == 0 {
+            return Ok(());
+        }
+        // SAFETY: by the caller's promise.
+        to_result(unsafe { b::sock_bindtoindex(sk, ifindex, true) })
+    }
+}
+
 /// How a batch is sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SendFlags {
@@ -160,14 +179,8 @@ impl TcpSocket {
         unsafe { b::sk_net_refcnt_upgrade(sk) };
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_prepare(sk) };
-        let ifindex = match ways {
-            Ways::Vrf => ndev.vrf(),
-            Ways::Interface => ndev.index(),
-        };
-        if ifindex != 0 {
-            // SAFETY: the socket is live and unlocked.
-            to_result(unsafe { b::sock_bindtoindex(sk, ifindex, true) })?;
-        }
+        // SAFETY: the socket is live and unlocked.
+        unsafe { ways.bind(sk, ndev) }?;
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 

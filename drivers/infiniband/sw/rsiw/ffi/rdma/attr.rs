@@ -198,9 +198,12 @@ pub(crate) struct PortAttr {
     pub(crate) mtu: u32,
 }
 
-/// Returns the enumerated MTU for `octets`, rounded down (as `ib_mtu_int_to_enum`).
+/// Octets of the headers of a datagram, from that of IP on, with the pad and the CRC.
+pub(crate) const MOST_HEADERS: u32 = 80;
+
+/// Returns the enumerated MTU for `octets`, rounded down to what a datagram has room for.
 fn mtu_enum(octets: u32) -> b::ib_mtu {
-    match octets {
+    match octets.saturating_sub(MOST_HEADERS) {
         4096.. => b::ib_mtu_IB_MTU_4096,
         2048.. => b::ib_mtu_IB_MTU_2048,
         1024.. => b::ib_mtu_IB_MTU_1024,
@@ -374,6 +377,8 @@ pub(crate) struct QpPath {
     pub(crate) timeout: Option<u8>,
     pub(crate) retry_cnt: Option<u8>,
     pub(crate) rnr_retry: Option<u8>,
+    /// Of datagrams.
+    pub(crate) qkey: Option<u32>,
 }
 
 /// An enumerated MTU, which means nothing here.
@@ -432,6 +437,19 @@ impl AddressVector {
 }
 
 impl QpPath {
+    pub(crate) const NOTHING: Self = Self {
+        address: None,
+        mtu: None,
+        dest_qpn: None,
+        rq_psn: None,
+        sq_psn: None,
+        min_rnr_timer: None,
+        timeout: None,
+        retry_cnt: None,
+        rnr_retry: None,
+        qkey: None,
+    };
+
     /// Loads what `has` says that the consumer tells.
     ///
     /// # Safety
@@ -454,6 +472,7 @@ impl QpPath {
             timeout: has(b::ib_qp_attr_mask_IB_QP_TIMEOUT).then_some(attr.timeout),
             retry_cnt: has(b::ib_qp_attr_mask_IB_QP_RETRY_CNT).then_some(attr.retry_cnt),
             rnr_retry: has(b::ib_qp_attr_mask_IB_QP_RNR_RETRY).then_some(attr.rnr_retry),
+            qkey: has(b::ib_qp_attr_mask_IB_QP_QKEY).then_some(attr.qkey),
         }
     }
 
@@ -469,6 +488,7 @@ impl QpPath {
             timeout: more.timeout.or(self.timeout),
             retry_cnt: more.retry_cnt.or(self.retry_cnt),
             rnr_retry: more.rnr_retry.or(self.rnr_retry),
+            qkey: more.qkey.or(self.qkey),
         };
     }
 
@@ -486,6 +506,7 @@ impl QpPath {
         attr.timeout = self.timeout.unwrap_or(0);
         attr.retry_cnt = self.retry_cnt.unwrap_or(0);
         attr.rnr_retry = self.rnr_retry.unwrap_or(0);
+        attr.qkey = self.qkey.unwrap_or(0);
     }
 }
 

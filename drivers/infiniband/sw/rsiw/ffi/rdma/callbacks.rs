@@ -26,6 +26,7 @@ type CqObject<D> = Object<b::ib_cq, <D as Driver>::Cq>;
 pub(in crate::ffi) type SrqObject<D> = Object<b::ib_srq, <D as Driver>::Srq>;
 type MwObject<D> = Object<b::ib_mw, <D as Driver>::Mr>;
 pub(in crate::ffi) type QpObject<D> = Object<b::ib_qp, <D as Driver>::Qp>;
+type UdQpObject<D> = Object<b::ib_qp, <D as Driver>::UdQp>;
 type CounterObject<D> = Object<b::rdma_counter, Counts<<D as Driver>::Counter>>;
 
 /// Expands to `Some` callback if the driver implements the method that the callback calls, else to
@@ -38,6 +39,16 @@ macro_rules! optional {
             None
         }
     };
+}
+
+/// Returns whether a queue pair is one for datagrams, whose driver's object is a [`UdQpObject`].
+///
+/// # Safety
+///
+/// The queue pair is live.
+pub(in crate::ffi) unsafe fn is_ud(qp: *const b::ib_qp) -> bool {
+    // SAFETY: by the caller's promise; the core sets the type before the driver sees it.
+    unsafe { (*qp).qp_type == b::ib_qp_type_IB_QPT_UD }
 }
 
 /// The operations table of a driver.

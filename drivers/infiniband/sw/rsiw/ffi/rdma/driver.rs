@@ -173,6 +173,8 @@ pub(crate) trait Driver: Sized + 'static {
     type Pd: Send + Sync;
     type Cq: Send + Sync;
     type Qp: Send + Sync;
+    /// A queue pair for datagrams.
+    type UdQp: Send + Sync;
     type Srq: Send + Sync;
     type Mr: Send + Sync;
     /// What a registration of a fast-register region grants.
@@ -308,6 +310,38 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// Posts the receives of a kernel consumer, up to the first bad one. Any context.
     fn post_recv(_qp: &Arc<Self::Qp>, _chain: &mut RecvChain<'_>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Creates a queue pair for datagrams; also returns its number, which no other queue pair of the
+    /// device has.
+    fn create_ud_qp(
+        _dev: ArcBorrow<'_, Self::Device>,
+        _pd: ArcBorrow<'_, Self::Pd>,
+        _handle: Arc<QpHandle>,
+        _init: &mut QpInit<Self>,
+        _udata: Option<&mut Udata<'_>>,
+    ) -> Result<(Arc<Self::UdQp>, Qpn)> {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Changes a queue pair for datagrams, all or nothing.
+    fn modify_ud_qp(_qp: ArcBorrow<'_, Self::UdQp>, _attr: &QpModify) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    fn query_ud_qp(_qp: &Self::UdQp) -> QpQuery {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Forgets the number and ends all use of the consumer's queues, memory and handlers before it
+    /// returns.
+    fn destroy_ud_qp(_qp: ArcBorrow<'_, Self::UdQp>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Called when a process rings the doorbell of its send queue.
+    fn ud_doorbell(_qp: ArcBorrow<'_, Self::UdQp>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

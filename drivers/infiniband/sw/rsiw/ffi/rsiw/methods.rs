@@ -10,6 +10,7 @@ use crate::ffi::{
     raw::b,
     rdma::{
         callbacks::{
+            is_ud,
             DeviceObject,
             QpObject,
             SrqObject, //
@@ -101,6 +102,10 @@ unsafe extern "C" fn resize_qp<D: Methods>(qp: *mut b::ib_qp, udata: *mut b::ib_
     from_result(|| {
         // SAFETY: the udata of this call.
         let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
+        // SAFETY: the core's object lives during the call.
+        if unsafe { is_ud(qp) } {
+            return Err(EOPNOTSUPP);
+        }
         // SAFETY: the queue pair is one of `D` (see `Vtable`).
         let qp = unsafe { QpObject::<D>::get(qp) };
         D::resize_qp(&qp, &mut udata)?;

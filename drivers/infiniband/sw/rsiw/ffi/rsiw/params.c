@@ -93,6 +93,10 @@ module_param_named(qp_port, rsiw_qp_port, ushort, 0644);
 MODULE_PARM_DESC(qp_port,
 		 "TCP port for queue pairs that programs connect by number, 0 for none (default: 4791)");
 
+unsigned short rsiw_ud_port = 4791;
+module_param_named(ud_port, rsiw_ud_port, ushort, 0644);
+MODULE_PARM_DESC(ud_port, "UDP port for unreliable datagrams, 0 for none (default: 4791)");
+
 unsigned int rsiw_tls;
 int rsiw_tls_keyring;
 int rsiw_tls_key;

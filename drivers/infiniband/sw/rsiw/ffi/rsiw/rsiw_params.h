@@ -12,6 +12,7 @@ extern bool rsiw_port_map;
 extern unsigned int rsiw_rnr_wait_ms;
 extern bool rsiw_wait_placed;
 extern unsigned short rsiw_qp_port;
+extern unsigned short rsiw_ud_port;
 extern bool rsiw_siw_link_type;
 extern unsigned int rsiw_tls;
 extern int rsiw_tls_keyring;

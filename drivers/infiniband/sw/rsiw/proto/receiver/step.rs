@@ -163,6 +163,10 @@ pub(crate) enum Extra {
     Immediate(ImmediateData),
     /// Immediate data, beside a message.
     WithImmediate([u8; 4]),
+    /// Of a datagram, the number of the QP that has sent it.
+    FromQp(u32),
+    /// And immediate data.
+    FromQpWithImmediate(u32, [u8; 4]),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,13 @@
 //! Context: posting, polling and arming in any context, interrupts off included.
 
 use super::{
+    is_ud,
     CqObject,
     DeviceObject,
     PdObject,
     QpObject,
-    SrqObject, //
+    SrqObject,
+    UdQpObject, //
 };
 use crate::ffi::{
     raw::{
@@ -27,7 +29,8 @@ use crate::ffi::{
             IbQpState,
             QpCap,
             QpModify,
-            QpPath, //
+            QpPath,
+            Qpn, //
         },
         driver::{
             CqInit,
@@ -36,7 +39,11 @@ use crate::ffi::{
             SrqChange,
             SrqInit, //
         },
-        handle::Handle,
+        handle::{
+            Handle,
+            Object,
+            QpHandle, //
+        },
         udata::Udata,
         wr::{
             Chain,
@@ -48,7 +55,11 @@ use crate::ffi::{
 use core::ptr::NonNull;
 use kernel::{
     error::from_result,
-    prelude::*, //
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
 };
 
 /// # Safety
@@ -282,47 +293,80 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
     udata: *mut b::ib_udata,
 ) -> c_int {
     from_result(|| {
-        let obj = NonNull::new(qp).ok_or(EINVAL)?;
-        // SAFETY: the core has set the device, which is one of `D` (see `Vtable`).
-        let dev = unsafe { DeviceObject::<D>::get((*qp).device) };
         // SAFETY: the core passes the attributes.
-        let attr = unsafe { &mut *attr };
-        if attr.qp_type != b::ib_qp_type_IB_QPT_RC {
-            return Err(EOPNOTSUPP);
+        let kind = unsafe { (*attr).qp_type };
+        match kind {
+            b::ib_qp_type_IB_QPT_RC => {
+                // SAFETY: as this function is called.
+                unsafe { make_qp::<D, D::Qp>(qp, attr, udata, D::create_qp) }?;
+            }
+            b::ib_qp_type_IB_QPT_UD if D::HAS_CREATE_UD_QP => {
+                // SAFETY: as above.
+                unsafe { make_qp::<D, D::UdQp>(qp, attr, udata, D::create_ud_qp) }?;
+            }
+            _ => return Err(EOPNOTSUPP),
         }
-        // SAFETY: the core has set the device.
-        let device = unsafe { (*qp).device };
-        // SAFETY: the consumer gives queues that it has, or none.
-        if !unsafe { of_device(attr, device) } {
-            return Err(EINVAL);
-        }
-        // SAFETY: a reliable connection always has a protection domain.
-        let pd = unsafe { PdObject::<D>::get((*qp).pd) };
-        // SAFETY: null or the udata of this call.
-        let mut udata = unsafe { Udata::from_raw(udata) };
-        let mut init = QpInit::<D> {
-            // SAFETY: null or a queue of this device, see above.
-            send_cq: unsafe { CqObject::<D>::get_opt(attr.send_cq) },
-            // SAFETY: null or a queue of this device, see above.
-            recv_cq: unsafe { CqObject::<D>::get_opt(attr.recv_cq) },
-            // SAFETY: null or a queue of this device, see above.
-            srq: unsafe { SrqObject::<D>::get_opt(attr.srq) },
-            cap: QpCap::load(&attr.cap),
-            sig_all: attr.sq_sig_type == b::ib_sig_type_IB_SIGNAL_ALL_WR,
-            flags: attr.create_flags,
-        };
-        // SAFETY: revoked in `destroy_qp`, or below if creation fails.
-        let handle = unsafe { Handle::new(obj, memory_for(udata.is_some())) }?;
-        let created = D::create_qp(dev, pd, handle.clone(), &mut init, udata.as_mut());
-        let (inner, num) = created.inspect_err(|_| handle.revoke())?;
-        init.cap.store(&mut attr.cap);
-        // SAFETY: `qp` is the core's object of this call.
-        unsafe { (*qp).qp_num = num.0 };
-        // SAFETY: the core has allocated it zeroed, by the size in the table, so that it has no
-        // driver's object yet; the handle was made for it above.
-        unsafe { QpObject::<D>::install_with(qp, inner, handle) };
         Ok(0)
     })
+}
+
+/// A method of the driver that makes a queue pair that is a `Q`.
+type CreateQp<D, Q> = fn(
+    ArcBorrow<'_, <D as Driver>::Device>,
+    ArcBorrow<'_, <D as Driver>::Pd>,
+    Arc<QpHandle>,
+    &mut QpInit<D>,
+    Option<&mut Udata<'_>>,
+) -> Result<(Arc<Q>, Qpn)>;
+
+/// Makes a queue pair that is a `Q`, by `create`.
+///
+/// # Safety
+///
+/// As [`create_qp`] is called; queue pairs of that type are a `Q`.
+unsafe fn make_qp<D: Driver, Q>(
+    qp: *mut b::ib_qp,
+    attr: *mut b::ib_qp_init_attr,
+    udata: *mut b::ib_udata,
+    create: CreateQp<D, Q>,
+) -> Result {
+    let obj = NonNull::new(qp).ok_or(EINVAL)?;
+    // SAFETY: the core has set the device, which is one of `D` (see `Vtable`).
+    let dev = unsafe { DeviceObject::<D>::get((*qp).device) };
+    // SAFETY: the core passes the attributes.
+    let attr = unsafe { &mut *attr };
+    // SAFETY: the core has set the device.
+    let device = unsafe { (*qp).device };
+    // SAFETY: the consumer gives queues that it has, or none.
+    if !unsafe { of_device(attr, device) } {
+        return Err(EINVAL);
+    }
+    // SAFETY: a queue pair of these types always has a protection domain.
+    let pd = unsafe { PdObject::<D>::get((*qp).pd) };
+    // SAFETY: null or the udata of this call.
+    let mut udata = unsafe { Udata::from_raw(udata) };
+    let mut init = QpInit::<D> {
+        // SAFETY: null or a queue of this device, see above.
+        send_cq: unsafe { CqObject::<D>::get_opt(attr.send_cq) },
+        // SAFETY: null or a queue of this device, see above.
+        recv_cq: unsafe { CqObject::<D>::get_opt(attr.recv_cq) },
+        // SAFETY: null or a queue of this device, see above.
+        srq: unsafe { SrqObject::<D>::get_opt(attr.srq) },
+        cap: QpCap::load(&attr.cap),
+        sig_all: attr.sq_sig_type == b::ib_sig_type_IB_SIGNAL_ALL_WR,
+        flags: attr.create_flags,
+    };
+    // SAFETY: revoked in `destroy_qp`, or below if creation fails.
+    let handle = unsafe { Handle::new(obj, memory_for(udata.is_some())) }?;
+    let created = create(dev, pd, handle.clone(), &mut init, udata.as_mut());
+    let (inner, num) = created.inspect_err(|_| handle.revoke())?;
+    init.cap.store(&mut attr.cap);
+    // SAFETY: `qp` is the core's object of this call.
+    unsafe { (*qp).qp_num = num.0 };
+    // SAFETY: the core has allocated it zeroed, by the size in the table, so that it has no
+    // driver's object yet; the handle was made for it above.
+    unsafe { Object::<b::ib_qp, Q>::install_with(qp, inner, handle) };
+    Ok(())
 }
 
 /// # Safety
@@ -335,8 +379,6 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
     _udata: *mut b::ib_udata,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the queue pair is one of `D` (see `Vtable`).
-        let qp = unsafe { QpObject::<D>::get(raw) };
         // SAFETY: the core passes the attributes.
         let attr = unsafe { &*attr };
         let mask = mask as u32; // CAST: flag bits in a C int.
@@ -365,6 +407,14 @@ pub(super) unsafe extern "C" fn modify_qp<D: Driver>(
         }
         // SAFETY: the core has a reference to the GID until the call returns.
         change.path = unsafe { QpPath::load(attr, has) };
+        // SAFETY: the core's object lives during the call.
+        if D::HAS_CREATE_UD_QP && unsafe { is_ud(raw) } {
+            // SAFETY: the queue pair is one of `D` for datagrams (see `Vtable`).
+            D::modify_ud_qp(unsafe { UdQpObject::<D>::get(raw) }, &change)?;
+            return Ok(0);
+        }
+        // SAFETY: the queue pair is one of `D` (see `Vtable`).
+        let qp = unsafe { QpObject::<D>::get(raw) };
         // SAFETY: the core's object has the device set, which is one of `D` (see `Vtable`).
         let dev = unsafe { DeviceObject::<D>::get((*raw).device) };
         D::modify_qp(dev, qp, &change)?;
@@ -381,8 +431,16 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     _mask: c_int,
     init: *mut b::ib_qp_init_attr,
 ) -> c_int {
-    // SAFETY: the queue pair is one of `D` (see `Vtable`).
-    let qp = unsafe { QpObject::<D>::get(raw) };
+    // SAFETY: the core's object lives during the call.
+    let query = if D::HAS_CREATE_UD_QP && unsafe { is_ud(raw) } {
+        // SAFETY: the queue pair is one of `D` for datagrams (see `Vtable`).
+        let qp = unsafe { UdQpObject::<D>::get(raw) };
+        D::query_ud_qp(&qp)
+    } else {
+        // SAFETY: the queue pair is one of `D` (see `Vtable`).
+        let qp = unsafe { QpObject::<D>::get(raw) };
+        D::query_qp(&qp)
+    };
     // What is not set below goes to the process, too.
     //
     // SAFETY: the core passes memory for a structure of C, of which all zeros are a value.
@@ -393,7 +451,7 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
     let attr = unsafe { &mut *attr };
     // SAFETY: as above.
     let init = unsafe { &mut *init };
-    D::query_qp(&qp).store(attr, init);
+    query.store(attr, init);
     // SAFETY: the core's object lives during the call.
     let raw = unsafe { &*raw };
     init.qp_type = raw.qp_type;
@@ -412,20 +470,38 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     qp: *mut b::ib_qp,
     _udata: *mut b::ib_udata,
 ) -> c_int {
+    // SAFETY: the core's object lives during the call.
+    if D::HAS_CREATE_UD_QP && unsafe { is_ud(qp) } {
+        // SAFETY: the queue pair is one of `D` for datagrams and is not taken out yet.
+        D::destroy_ud_qp(unsafe { UdQpObject::<D>::get(qp) });
+        // SAFETY: as this function is called; the driver is through with it.
+        unsafe { unmake_qp::<D::UdQp>(qp) };
+        return 0;
+    }
     // SAFETY: the queue pair is one of `D` (see `Vtable`) and is not taken out yet.
     let inner = unsafe { QpObject::<D>::get(qp) };
     if let Err(e) = D::destroy_qp(inner) {
         return e.to_errno();
     }
+    // SAFETY: as this function is called; the driver is through with it.
+    unsafe { unmake_qp::<D::Qp>(qp) };
+    0
+}
+
+/// Takes the driver's object out of a queue pair that is a `Q`.
+///
+/// # Safety
+///
+/// The core frees the queue pair next; nobody uses it any more.
+unsafe fn unmake_qp<Q>(qp: *mut b::ib_qp) {
     // Those who found it by its number have a reference by now, which this waits for, or get none.
     //
     // SAFETY: the queue pair has a handle until it is dropped below.
-    unsafe { QpObject::<D>::handle(qp) }.revoke();
-    // SAFETY: the core frees the queue pair next; nobody uses it.
-    drop(unsafe { QpObject::<D>::take(qp) });
+    unsafe { Object::<b::ib_qp, Q>::handle(qp) }.revoke();
+    // SAFETY: by the caller's promise.
+    drop(unsafe { Object::<b::ib_qp, Q>::take(qp) });
     // SAFETY: as above; it was just revoked.
-    unsafe { QpObject::<D>::drop_handle(qp) };
-    0
+    unsafe { Object::<b::ib_qp, Q>::drop_handle(qp) };
 }
 
 /// # Safety
@@ -438,6 +514,12 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
     bad_wr: *mut *const b::ib_send_wr,
 ) -> c_int {
     from_result(|| {
+        // SAFETY: the core's object lives during the call.
+        if D::HAS_CREATE_UD_QP && unsafe { is_ud(raw) } {
+            // SAFETY: as above; only processes have such queue pairs.
+            unsafe { ring_ud::<D>(raw, wr, bad_wr) }?;
+            return Ok(0);
+        }
         // SAFETY: the queue pair is one of `D` (see `Vtable`).
         let qp = unsafe { QpObject::<D>::lend(raw) };
         if wr.is_null() {
@@ -460,6 +542,26 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
     })
 }
 
+/// Rings the doorbell of a queue pair for datagrams, of a process.
+///
+/// # Safety
+///
+/// As [`post_send`] is called, with such a queue pair.
+unsafe fn ring_ud<D: Driver>(
+    raw: *mut b::ib_qp,
+    wr: *const b::ib_send_wr,
+    bad_wr: *mut *const b::ib_send_wr,
+) -> Result {
+    if !wr.is_null() {
+        // SAFETY: the core passes a place for the request that failed.
+        unsafe { *bad_wr = wr };
+        return Err(EINVAL);
+    }
+    // SAFETY: by the caller's promise.
+    D::ud_doorbell(unsafe { UdQpObject::<D>::get(raw) });
+    Ok(())
+}
+
 /// # Safety
 ///
 /// Called by the core with a queue pair of `D` and a list of requests.
@@ -469,14 +571,15 @@ pub(super) unsafe extern "C" fn post_recv<D: Driver>(
     bad_wr: *mut *const b::ib_recv_wr,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: the queue pair is one of `D` (see `Vtable`).
-        let qp = unsafe { QpObject::<D>::lend(raw) };
-        // SAFETY: as above; the core sets it before the driver sees the queue pair.
+        // SAFETY: the core sets it before the driver sees the queue pair.
         if !unsafe { (*raw).uobject }.is_null() {
             // SAFETY: the core passes a place for the request that failed.
             unsafe { *bad_wr = wr };
             return Err(EINVAL);
         }
+        // SAFETY: the queue pair is one of `D` (see `Vtable`), and of a consumer in the kernel,
+        // which has none for datagrams.
+        let qp = unsafe { QpObject::<D>::lend(raw) };
         // SAFETY: a consumer in the kernel passes a list of requests.
         let mut chain = unsafe { Chain::from_raw(wr) };
         D::post_recv(&qp, &mut chain).inspect_err(|_| {

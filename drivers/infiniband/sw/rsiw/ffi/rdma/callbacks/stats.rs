@@ -4,6 +4,7 @@
 //! that tell details of objects, which the core keeps from being destroyed meanwhile.
 
 use super::{
+    is_ud,
     mr::inner as mr_inner,
     CounterObject,
     CqObject,
@@ -95,6 +96,10 @@ pub(super) unsafe extern "C" fn counter_bind_qp<D: Driver>(
     _port: u32,
 ) -> c_int {
     from_result(|| {
+        // SAFETY: the core's object lives during the call.
+        if unsafe { is_ud(qp) } {
+            return Err(EOPNOTSUPP);
+        }
         // The sums are made here: the core forgets a counter silently if its first bind fails.
         //
         // SAFETY: the counter is one of this device.
@@ -158,6 +163,11 @@ pub(super) unsafe extern "C" fn fill_qp<D: Driver>(
     msg: *mut b::sk_buff,
     qp: *mut b::ib_qp,
 ) -> c_int {
+    // SAFETY: the core's object lives during the call.
+    if unsafe { is_ud(qp) } {
+        // What there is to say of it the core has said.
+        return 0;
+    }
     // SAFETY: the queue pair is one of `D` (see `Vtable`).
     let qp = unsafe { QpObject::<D>::get(qp) };
     // SAFETY: by the caller's promise.

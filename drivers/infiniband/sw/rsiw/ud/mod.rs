@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs for unreliable datagrams (UD), of processes with own rings. They have nothing in
+//! common with those that have a stream: [`UdQp`] sends in the call of the process, or in a work
+//! item; the ports of the device ([`ports`]) receive, and find a queue pair by its number.
+//!
+//! A process names in each request where the datagram goes: an address handle is a matter of its
+//! library. The states and the packets are in `proto::datagram`.
+//!
+//! Locks: `UdQp::sending`, or `UdQp::receiving` > `UdQp::steps`; none is held while a completion is
+//! told. Whoever sends may wait for room in the socket with `sending` held; nobody waits for a peer.
+//!
+//! Context: process.
+#![forbid(unsafe_code)]
+
+pub(crate) mod ports;
+mod rq;
+mod sq;
+
+use self::{
+    ports::UdPorts,
+    rq::UdRq,
+    sq::UdSq, //
+};
+use crate::{
+    abi::{
+        own::{
+            self,
+            Features, //
+        },
+        CreateQpResp,
+        Rings, //
+    },
+    cq::{
+        Completion,
+        Cq,
+        Overflow, //
+    },
+    device::Pd,
+    ffi::rdma::{
+        attr::{
+            AccessFlags,
+            AsyncEvent,
+            IbQpState,
+            QpCap,
+            QpModify,
+            QpPath,
+            QpQuery,
+            Qpn, //
+        },
+        handle::QpHandle,
+        udata::{
+            MmapEntry,
+            Udata, //
+        },
+    },
+    limits::{
+        Quota,
+        MAX_WR, //
+    },
+    log::Author,
+    proto::{
+        counters::Counter,
+        datagram::{
+            UdAttrs,
+            UdState, //
+        },
+        drain::Drained,
+        failure::{
+            Cause,
+            Fault, //
+        },
+        receiver::Extra,
+        request::OperationType,
+        sends::Status, //
+    },
+    qp::Table,
+    queue::{
+        rq::{
+            Rq,
+            UserRq, //
+        },
+        shared::{
+            new_recv_ring,
+            new_ring, //
+        },
+    },
+    srq::Srq, //
+};
+use core::ops::RangeInclusive;
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        new_mutex,
+        Arc,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// Numbers of these queue pairs: the upper half. Those with a stream have the lower one.
+pub(crate) const NUMBERS: RangeInclusive<u32> = 0x80_0000..=0xff_fffe;
+
+/// Queue pairs for datagrams by number.
+pub(crate) type UdQpTable = Table<UdQp>;
+
+/// The existing objects that a queue pair is made of.
+pub(crate) struct UdParts {
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) send_cq: Arc<Cq>,
+    pub(crate) recv_cq: Arc<Cq>,
+    pub(crate) srq: Option<Arc<Srq>>,
+    pub(crate) features: Features,
+}
+
+#[pin_data]
+pub(crate) struct UdQp {
+    /// Set once, before anybody else knows of the queue pair.
+    num: Atomic<Qpn>,
+    ports: Arc<UdPorts>,
+    handle: Arc<QpHandle>,
+    pd: Arc<Pd>,
+    send_cq: Arc<Cq>,
+    recv_cq: Arc<Cq>,
+    srq: Option<Arc<Srq>>,
+    cap: QpCap,
+    sig_all: bool,
+    send_offer: MmapEntry,
+    /// `None` with a shared receive queue.
+    recv_offer: Option<MmapEntry>,
+    /// [`UdAttrs`]. Changes under `steps`.
+    attrs: Atomic<u64>,
+    /// What the consumer has set, to be given back; also keeps steps apart.
+    #[pin]
+    steps: Mutex<QpPath>,
+    #[pin]
+    sending: Mutex<UdSq>,
+    #[pin]
+    receiving: Mutex<UdRq>,
+    /// Goes on with what a call has left.
+    #[pin]
+    work: Work<Self>,
+    _quota: Quota,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for UdQp { self.work }
+}
+
+/// Checks sizes against the maxima, and lets each request have at least one element.
+fn check(cap: &mut QpCap, has_srq: bool) -> Result {
+    let layout = Rings::Own.layout();
+    if has_srq {
+        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+    }
+    if cap.max_send_wr > MAX_WR
+        || cap.max_recv_wr > MAX_WR
+        || cap.max_send_sge > layout.max_sge
+        || cap.max_recv_sge > layout.max_sge
+        || cap.max_inline_data > layout.max_inline
+    {
+        return Err(EINVAL);
+    }
+    cap.max_send_sge = cap.max_send_sge.max(1);
+    cap.max_recv_sge = cap.max_recv_sge.max(1);
+    cap.max_inline_data = layout.max_inline;
+    Ok(())
+}
+
+impl UdQp {
+    /// Creates a queue pair for the calling process; replaces the sizes that are asked for in `cap`
+    /// by those given.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for consumers that have no own rings, and where datagrams are switched off or
+    /// would go past TLS. `EINVAL` for sizes beyond the maxima, `ENOMEM`.
+    pub(crate) fn create(
+        ports: &Arc<UdPorts>,
+        handle: Arc<QpHandle>,
+        parts: UdParts,
+        cap: &mut QpCap,
+        sig_all: bool,
+        udata: &mut Udata<'_>,
+    ) -> Result<(Arc<Self>, Qpn)> {
+        let UdParts {
+            pd,
+            send_cq,
+            recv_cq,
+            srq,
+            features,
+        } = parts;
+        if !features.has_datagrams() {
+            return Err(EOPNOTSUPP);
+        }
+        let number = ports.number_for_new()?;
+        check(cap, srq.is_some())?;
+        let dev = pd.device();
+        let quota = Quota::take(dev.limits(), |limits| &limits.ud_qps)?;
+        let loaded = dev.queues().loaded();
+        let layout = Rings::Own.layout();
+        let (sq, send_offer) = new_ring(layout.sqe, cap.max_send_wr, udata, loaded)?;
+        cap.max_send_wr = sq.len();
+        let (rq, recv_offer, max_recv_sge) = match &srq {
+            Some(srq) => (None, None, srq.max_sge()),
+            None => {
+                let tells = features.tells_of_flushes();
+                let (ring, word, offer) =
+                    new_recv_ring(layout.rqe, cap.max_recv_wr, tells, udata, loaded)?;
+                cap.max_recv_wr = ring.len();
+                let rq = Rq::User(UserRq::new(ring, layout, word, cap.max_recv_sge));
+                (Some(rq), Some(offer), cap.max_recv_sge)
+            }
+        };
+        let sending = UdSq::new(sq, cap.max_send_sge)?;
+        let receiving = UdRq::new(rq, max_recv_sge)?;
+        let cap = *cap;
+        let qp = Arc::pin_init(
+            pin_init!(Self {
+                num: Atomic::new(Qpn(0)),
+                ports: ports.clone(),
+                handle,
+                pd,
+                send_cq,
+                recv_cq,
+                srq,
+                cap,
+                sig_all,
+                send_offer,
+                recv_offer,
+                attrs: Atomic::new(UdAttrs::NEW.to_word()),
+                steps <- new_mutex!(QpPath::NOTHING, "rsiw::UdQp::steps"),
+                sending <- new_mutex!(sending, "rsiw::UdQp::sending"),
+                receiving <- new_mutex!(receiving, "rsiw::UdQp::receiving"),
+                work <- new_work!("rsiw::UdQp::work"),
+                _quota: quota,
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        let num = match ports.qps.insert(qp.clone(), GFP_KERNEL_ACCOUNT) {
+            Ok(num) => num,
+            Err(e) => {
+                qp.forget_offers();
+                return Err(e);
+            }
+        };
+        qp.num.store(num, Relaxed);
+        ports.join(number);
+        if let Err(e) = qp.answer(features, udata) {
+            qp.destroy();
+            return Err(e);
+        }
+        Ok((qp, num))
+    }
+
+    /// Tells the process how to map the rings.
+    fn answer(&self, features: Features, udata: &mut Udata<'_>) -> Result {
+        let base = CreateQpResp {
+            qp_id: self.num().0,
+            num_sqe: self.cap.max_send_wr,
+            num_rqe: self.cap.max_recv_wr,
+            pad: 0,
+            sq_key: self.send_offer.key(),
+            rq_key: self.recv_offer.as_ref().map_or(0, MmapEntry::key),
+        };
+        if !features.may_ask_to_poll() {
+            return udata.respond(&base);
+        }
+        udata.respond(&own::CreateQpResp {
+            base,
+            ..Default::default()
+        })
+    }
+
+    fn num(&self) -> Qpn {
+        self.num.load(Relaxed)
+    }
+
+    fn forget_offers(&self) {
+        self.send_offer.remove();
+        if let Some(offer) = &self.recv_offer {
+            offer.remove();
+        }
+    }
+
+    /// Whoever has locked a queue, and then sees that it is not to be used, is right: who has changed
+    /// that takes the lock behind it.
+    fn attrs(&self) -> UdAttrs {
+        UdAttrs::of_word(self.attrs.load(Acquire))
+    }
+
+    fn set_attrs(&self, attrs: UdAttrs) {
+        self.attrs.store(attrs.to_word(), Release);
+    }
+
+    /// Takes a step of the consumer's, or changes attributes.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a step that is none, or that lacks the Q_Key, `EOPNOTSUPP` for other sizes.
+    pub(crate) fn modify(self: &Arc<Self>, attr: &QpModify) -> Result {
+        if attr.cap.is_some() {
+            return Err(EOPNOTSUPP);
+        }
+        let to = attr.state.map(state_of).transpose()?;
+        let mut steps = self.steps.lock();
+        let UdAttrs { state: from, qkey } = self.attrs();
+        if let Some(believed) = attr.cur_state {
+            if state_of(believed)? != from {
+                return Err(EINVAL);
+            }
+        }
+        let to = to.unwrap_or(from);
+        let lacks_qkey = (from, to) == (UdState::Reset, UdState::Init) && attr.path.qkey.is_none();
+        if !from.leads_to(to) && from != to || lacks_qkey {
+            return Err(EINVAL);
+        }
+        if to == UdState::Reset {
+            *steps = QpPath::NOTHING;
+            self.set_attrs(UdAttrs::NEW);
+        } else {
+            steps.extend(&attr.path);
+            self.set_attrs(UdAttrs {
+                state: to,
+                qkey: attr.path.qkey.unwrap_or(qkey),
+            });
+        }
+        drop(steps);
+        match to {
+            UdState::Reset if from != to => self.reset(),
+            UdState::Rts if from != to => {
+                let psn = attr.path.sq_psn.unwrap_or(0);
+                self.sending.lock().begin_at(psn);
+                self.go_on();
+            }
+            UdState::Error => self.enter_error(from),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn query(&self) -> QpQuery {
+        let UdAttrs { state, qkey } = self.attrs();
+        let path = *self.steps.lock();
+        QpQuery {
+            state: match state {
+                UdState::Reset => IbQpState::Reset,
+                UdState::Init => IbQpState::Init,
+                UdState::Rtr => IbQpState::Rtr,
+                UdState::Rts => IbQpState::Rts,
+                UdState::Error => IbQpState::Err,
+            },
+            cap: self.cap,
+            access: AccessFlags::NONE,
+            max_rd_atomic: 0,
+            max_dest_rd_atomic: 0,
+            sig_all: self.sig_all,
+            mtu: self.ports.dev.port().mtu,
+            path: QpPath {
+                qkey: Some(qkey),
+                ..path
+            },
+        }
+    }
+
+    /// Takes note that the process has posted something that it has to tell of.
+    pub(crate) fn doorbell(self: &Arc<Self>) {
+        self.go_on();
+    }
+
+    /// Does what the state is for: sends, or flushes.
+    fn go_on(self: &Arc<Self>) {
+        match self.attrs().state {
+            UdState::Rts => self.send_all().or_leave_to(|| self.leave_to_work()),
+            UdState::Error => self.complete_flushed(),
+            UdState::Reset | UdState::Init | UdState::Rtr => {}
+        }
+    }
+
+    fn leave_to_work(self: &Arc<Self>) {
+        let _ = self.ports.dev.queues().patient.enqueue(self.clone());
+    }
+
+    /// Drops what is in the queues.
+    fn reset(&self) {
+        let _ = self.sending.lock().drop_posted();
+        let _ = self.receiving.lock().drop_posted();
+    }
+
+    /// Goes into error, unless the consumer has reset the queue pair. Called under the lock of the
+    /// queue that has failed, so that this is about what is in there: a reset takes that lock, too.
+    /// Returns the state before, in which [`UdQp::enter_error`] is to be called without a lock.
+    fn fail(&self) -> Option<UdState> {
+        let steps = self.steps.lock();
+        let UdAttrs { state: from, qkey } = self.attrs();
+        if from == UdState::Reset {
+            return None;
+        }
+        let state = UdState::Error;
+        self.set_attrs(UdAttrs { state, qkey });
+        drop(steps);
+        Some(from)
+    }
+
+    fn enter_error(self: &Arc<Self>, from: UdState) {
+        self.complete_flushed();
+        if from != UdState::Error && self.srq.is_some() {
+            self.handle.event(AsyncEvent::LastWqeReached);
+        }
+    }
+
+    /// Completes all that is posted as flushed, if the state still is that of error. Called without
+    /// a lock.
+    fn complete_flushed(self: &Arc<Self>) {
+        let sends = self.flush_sends();
+        let recvs = self.flush_recvs();
+        if [sends, recvs].contains(&Drained::Again) {
+            self.leave_to_work();
+        }
+    }
+
+    /// Adds a completion to `cq`. Returns whether the consumer is to be told, or whether it is lost.
+    fn complete(
+        &self,
+        cq: &Cq,
+        (id, operation): (u64, OperationType),
+        status: Status<Fault>,
+        (bytes, extra, solicited): (u32, Extra, bool),
+    ) -> Result<bool, Overflow> {
+        let is_recv = operation == OperationType::Receive;
+        for counter in match is_recv {
+            true => Counter::of_recv(status),
+            false => Counter::of_send(status),
+        } {
+            self.ports.dev.count(counter);
+        }
+        let completion = Completion {
+            id,
+            operation,
+            status,
+            bytes,
+            cause: Cause::NONE,
+            extra,
+            qp: self.num(),
+            solicited,
+        };
+        cq.add(&completion, &self.handle, None)
+            .inspect_err(|Overflow| self.ports.dev.count(Some(Counter::CqOverflows)))
+    }
+
+    /// Ends the queue pair: whoever has found it by its number is through when this returns.
+    pub(crate) fn destroy(&self) {
+        self.ports.qps.remove(self.num());
+        let steps = self.steps.lock();
+        self.set_attrs(UdAttrs::NEW);
+        drop(steps);
+        self.reset();
+        self.forget_offers();
+        self.ports.leave();
+    }
+
+    fn log(&self, why: &str) {
+        let num = self.num();
+        self.ports.dev.log(Author::Process, fmt!("QP {num}: {why}"));
+    }
+}
+
+/// Returns the state that the consumer means, or `EINVAL` for one that there is not.
+fn state_of(state: IbQpState) -> Result<UdState> {
+    Ok(match state {
+        IbQpState::Reset => UdState::Reset,
+        IbQpState::Init => UdState::Init,
+        IbQpState::Rtr => UdState::Rtr,
+        IbQpState::Rts => UdState::Rts,
+        IbQpState::Err => UdState::Error,
+        IbQpState::Sqd | IbQpState::Sqe => return Err(EINVAL),
+    })
+}
+
+impl WorkItem for UdQp {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.go_on();
+    }
+}

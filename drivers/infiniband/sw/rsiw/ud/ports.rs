@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where the datagrams of a device come and go: a UDP socket for each of its GIDs, while it has
+//! queue pairs for datagrams. So no port is open on a host without a program that uses them.
+//!
+//! Locks: `UdPorts::open` is held while sockets are made and closed, and not while one is used.
+//!
+//! Context: process.
+#![forbid(unsafe_code)]
+
+use super::UdQpTable;
+use crate::{
+    device::Device,
+    ffi::{
+        hash::crc32,
+        net::{
+            netdev::NetDevice,
+            udp::{
+                Arrivals,
+                DatagramHandler,
+                UdpSocket, //
+            },
+        },
+        rdma::attr::Qpn,
+        rsiw::params, //
+    },
+    log::Author,
+    proto::{
+        by_number::{
+            Gid,
+            GidTable,
+            MAX_GIDS,
+            NO_GID, //
+        },
+        counters::Counter,
+        datagram::{
+            Datagram,
+            Discard, //
+        },
+    },
+};
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        new_mutex,
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// How many datagrams are taken in before others have their turn.
+const AT_A_TIME: u32 = 64;
+
+/// The sockets of a device, by the index of their GIDs.
+#[pin_data]
+pub(crate) struct UdPorts {
+    pub(super) dev: Arc<Device>,
+    pub(super) qps: Arc<UdQpTable>,
+    #[pin]
+    open: Mutex<OpenPorts>,
+}
+
+struct OpenPorts {
+    /// Queue pairs that need the sockets.
+    users: usize,
+    /// The device is gone.
+    closed: bool,
+    gids: GidTable,
+    /// The UDP port of those that are open, at both ends.
+    number: u16,
+    ports: [Option<Arc<UdPort>>; MAX_GIDS],
+}
+
+impl UdPorts {
+    pub(crate) fn new(dev: &Arc<Device>, qps: Arc<UdQpTable>) -> Result<Arc<Self>> {
+        let open = OpenPorts {
+            users: 0,
+            closed: false,
+            gids: GidTable::EMPTY,
+            number: 0,
+            ports: [const { None }; MAX_GIDS],
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                dev: dev.clone(),
+                qps,
+                open <- new_mutex!(open, "rsiw::UdPorts::open"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns the UDP port for a new queue pair, if it is the first; or `EOPNOTSUPP`, with a line in
+    /// the log, if the device has no datagrams.
+    pub(super) fn number_for_new(&self) -> Result<u16> {
+        let number = params::ud_port();
+        let why = if number == 0 {
+            "the parameter ud_port is 0"
+        } else if self.dev.tls().is_some() {
+            "the device has TLS, which datagrams would go past"
+        } else {
+            return Ok(number);
+        };
+        self.dev
+            .log(Author::Process, fmt!("no QP for datagrams: {why}"));
+        Err(EOPNOTSUPP)
+    }
+
+    /// Needs the sockets, until [`UdPorts::leave`].
+    pub(super) fn join(&self, number: u16) {
+        let mut open = self.open.lock();
+        if open.users == 0 {
+            open.number = number;
+        }
+        open.users = open.users.saturating_add(1);
+        self.open_all(&mut open);
+    }
+
+    pub(super) fn leave(&self) {
+        let mut open = self.open.lock();
+        open.users = open.users.saturating_sub(1);
+        if open.users == 0 {
+            open.close_all();
+        }
+    }
+
+    /// Takes note of the GIDs of the device.
+    pub(crate) fn follow(&self, gids: &GidTable) {
+        let mut open = self.open.lock();
+        open.gids = *gids;
+        if open.users > 0 {
+            self.open_all(&mut open);
+        }
+    }
+
+    /// Opens the sockets of all GIDs that have none, and closes those of former GIDs.
+    fn open_all(&self, open: &mut OpenPorts) {
+        let Some(netdev) = self.dev.netdev().filter(|_| !open.closed) else {
+            return;
+        };
+        let (gids, number) = (open.gids, open.number);
+        for (index, slot) in open.ports.iter_mut().enumerate() {
+            let gid = gids.get(index);
+            if slot.as_ref().is_some_and(|port| port.gid == gid) {
+                continue;
+            }
+            if let Some(old) = slot.take() {
+                old.close();
+            }
+            if gid == NO_GID {
+                continue;
+            }
+            match self.open(&netdev, gid, number) {
+                Ok(port) => *slot = Some(port),
+                // The first GID is an address of the interface, or is not.
+                Err(e) if e == EADDRNOTAVAIL || e == EAFNOSUPPORT => {}
+                Err(e) => {
+                    let errno = e.to_errno();
+                    self.dev.log(
+                        Author::Kernel,
+                        fmt!("no datagrams at GID {index}: error {errno}"),
+                    );
+                }
+            }
+        }
+    }
+
+    fn open(&self, netdev: &NetDevice, gid: Gid, number: u16) -> Result<Arc<UdPort>> {
+        let at = netdev.address(gid, number);
+        let sock = UdpSocket::new(netdev, &at, self.dev.ways())?;
+        UdPort::new(self, gid, number, sock)
+    }
+
+    /// Returns the socket of a GID.
+    pub(super) fn by_index(&self, index: usize) -> Option<Arc<UdPort>> {
+        self.open.lock().ports.get(index)?.clone()
+    }
+
+    /// Closes all for good, as the device goes away.
+    pub(crate) fn close(&self) {
+        let mut open = self.open.lock();
+        open.closed = true;
+        open.close_all();
+    }
+}
+
+impl OpenPorts {
+    fn close_all(&mut self) {
+        for port in self.ports.iter_mut().filter_map(Option::take) {
+            port.close();
+        }
+    }
+}
+
+/// The socket of a GID.
+#[pin_data]
+pub(super) struct UdPort {
+    gid: Gid,
+    number: u16,
+    dev: Arc<Device>,
+    qps: Arc<UdQpTable>,
+    sock: Arc<UdpSocket>,
+    /// `None` once it is closed.
+    #[pin]
+    arrivals: Mutex<Option<Arrivals<UdPort>>>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for UdPort { self.work }
+}
+
+impl UdPort {
+    fn new(ports: &UdPorts, gid: Gid, number: u16, sock: Arc<UdpSocket>) -> Result<Arc<Self>> {
+        let port = Arc::pin_init(
+            pin_init!(Self {
+                gid,
+                number,
+                dev: ports.dev.clone(),
+                qps: ports.qps.clone(),
+                sock,
+                arrivals <- new_mutex!(None, "rsiw::UdPort::arrivals"),
+                work <- new_work!("rsiw::UdPort::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let arrivals = Arrivals::install(&port.sock, port.clone())?;
+        *port.arrivals.lock() = Some(arrivals);
+        // What came before was not told.
+        port.look();
+        Ok(port)
+    }
+
+    pub(super) fn gid(&self) -> Gid {
+        self.gid
+    }
+
+    pub(super) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Has no more arrivals told. The socket is closed when the last sender lets go of it.
+    fn close(&self) {
+        let arrivals = self.arrivals.lock().take();
+        drop(arrivals);
+    }
+
+    /// Sends a packet; see [`UdpSocket::send`].
+    pub(super) fn send(&self, to: Gid, packet: &[u8], tos: u8, hops: u8) -> Result {
+        let netdev = self.dev.netdev().ok_or(ENODEV)?;
+        let to = netdev.address(to, self.number);
+        self.sock.send(&to, packet, tos, hops)
+    }
+
+    fn look(self: &Arc<Self>) {
+        let _ = self.dev.queues().data.enqueue(self.clone());
+    }
+
+    /// Takes in a datagram, if there is one. Returns whether there was.
+    fn receive(&self) -> bool {
+        let counter = match self.sock.receive() {
+            Ok(None) => return false,
+            Err(_) => Counter::DatagramsDropped,
+            Ok(Some(packet)) => {
+                let datagram = Datagram::parse(packet.ip_header(), packet.datagram(), crc32);
+                match datagram.and_then(|datagram| self.hand_over(&datagram)) {
+                    Ok(()) => Counter::RxDatagrams,
+                    Err(_) => Counter::DatagramsDropped,
+                }
+            }
+        };
+        self.dev.count(Some(counter));
+        true
+    }
+
+    fn hand_over(&self, datagram: &Datagram<'_>) -> Result<(), Discard> {
+        let qp = self.qps.lookup(Qpn(datagram.headers.dest_qpn));
+        qp.ok_or(Discard::NoQp)?.receive(datagram)
+    }
+}
+
+impl DatagramHandler for UdPort {
+    fn arrived(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).look();
+    }
+}
+
+impl WorkItem for UdPort {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        for _ in 0..AT_A_TIME {
+            if !this.receive() {
+                return;
+            }
+        }
+        this.look();
+    }
+}
