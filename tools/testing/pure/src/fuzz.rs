@@ -2,6 +2,7 @@
 
 //! Entry points for fuzzers: each takes any bytes and must neither panic nor hang.
 
+mod datagram;
 mod receiver;
 mod sender;
 
@@ -53,7 +54,8 @@ fn config() -> Config {
     }
 }
 
-/// The parsers of all headers.
+/// The parsers of all headers. For that of datagrams, the first octet is the length of the IP
+/// header.
 pub fn parsers(data: &[u8]) {
     if let Some(frame) = data.first_chunk::<HEADER_LEN>() {
         if let Ok(header) = Header::parse(frame) {
@@ -72,6 +74,7 @@ pub fn parsers(data: &[u8]) {
     let _ = Received::parse(data);
     let len = u16::try_from(data.len()).unwrap_or(u16::MAX);
     let _ = Quote::new(data, len);
+    datagram::parse(data);
 }
 
 /// A stream of FPDUs; the first octet chooses the size of the chunks, and whether those behind one

@@ -2,7 +2,7 @@
 
 //! The receive queue of a process: the library, which fills entries and calls nobody, meets whoever
 //! takes them out as messages come; and where the queue is flushed, of which a word tells it, it
-//! calls. Copies of `user/librsiw/qp.c`, `queue/rq.rs` and `qp/shared.rs`; how both read and
+//! calls. Copies of `user/librsiw/qp.c`, `queue/rq.rs`, `qp/shared.rs` and `ud/rq.rs`; how both read and
 //! write flags is in `send_ring`, and how the kernel writes the word in `look_word`.
 
 use crate::{check::check, copies::Copied, models::Plain};
@@ -42,6 +42,15 @@ pub(crate) const COPIED: &[Copied] = &[
         lines: &[
             "rq.set_flushes(state.post_recv() == Post::Flush);",
             "smp_mb(Full);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/ud/rq.rs",
+        from: "    pub(super) fn flush_recvs(",
+        lines: &[
+            "rq.set_flushes(true);",
+            "smp_mb(Full);",
+            "drain(most, || receiving.discard(), flush);",
         ],
     },
 ];
@@ -118,7 +127,7 @@ fn flushes() {
             smp_mb(Full);
             queue.called.store(queue.word.load(Relaxed) != 0, Relaxed);
         },
-        // `Shared::set_state`, and the flush.
+        // `Shared::set_state` and the flush, or `UdQp::flush_recvs`.
         |queue| {
             queue.word.store(1, Relaxed);
             smp_mb(Full);

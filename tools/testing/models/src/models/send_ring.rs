@@ -2,7 +2,7 @@
 
 //! The send queue of a process: the library, which fills entries and calls the kernel only if
 //! nobody seems to be at work, meets whoever takes them out. Copies of `user/librsiw/send.c`,
-//! `qp/sq/user.rs` and `ffi/mm/ring.rs`, and of what siw's own library does.
+//! `qp/sq/user.rs`, `ud/sq.rs` and `ffi/mm/ring.rs`, and of what siw's own library does.
 
 use crate::{
     check::{check, Spare},
@@ -91,6 +91,18 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/sq/user.rs",
         from: "    pub(super) fn consume(",
         lines: &[
+            "self.ring.entry(self.get).set_flags(0);",
+            "self.get.advance();",
+            "smp_mb(Full);",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/ud/sq.rs",
+        from: "    fn take(",
+        lines: &[
+            "let entry = self.ring.entry(self.get);",
+            "let flags = entry.flags();",
+            "if flags & wqe::VALID == 0 {",
             "self.ring.entry(self.get).set_flags(0);",
             "self.get.advance();",
             "smp_mb(Full);",

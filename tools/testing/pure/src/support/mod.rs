@@ -6,6 +6,7 @@ pub(crate) mod around;
 #[cfg(test)]
 pub(crate) mod by_hand;
 pub(crate) mod crc;
+pub(crate) mod datagram;
 pub(crate) mod endpoint;
 pub(crate) mod faults;
 pub(crate) mod frames;

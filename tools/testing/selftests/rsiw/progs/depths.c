@@ -203,7 +203,7 @@ static void refusals(struct ep *e)
 		{ .cap = { .max_recv_sge = dev.max_sge + 1 } },
 		{ .cap = { .max_inline_data = 4096 } },
 	};
-	const enum ibv_qp_type types[] = { IBV_QPT_UD, IBV_QPT_UC };
+	const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_RAW_PACKET };
 	struct ibv_sge many[64] = { { 0 } };
 	struct ibv_send_wr *bad, wr = { .sg_list = many, .num_sge = 64,
 					.opcode = IBV_WR_SEND };

@@ -117,7 +117,8 @@ static void handshakes(void)
 				    RSIW_FEATURE_ATOMIC | RSIW_FEATURE_WINDOWS |
 				    RSIW_FEATURE_TIMESTAMP | RSIW_FEATURE_RESIZE |
 				    RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH |
-				    RSIW_FEATURE_RESIZE_STEPS | RSIW_FEATURE_SEND_IMM;
+				    RSIW_FEATURE_RESIZE_STEPS | RSIW_FEATURE_SEND_IMM |
+				    RSIW_FEATURE_UD;
 	static const struct {
 		const char *name;
 		struct rsiw_ureq_alloc_ctx req;
