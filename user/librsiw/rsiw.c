@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,12 +41,12 @@ const struct rsiw_layout rsiw_own_rings = {
 		RSIW_FEATURE_POLL | RSIW_FEATURE_FLUSH | RSIW_FEATURE_RESIZE_STEPS | \
 		RSIW_FEATURE_SEND_IMM | RSIW_FEATURE_UD)
 
-/* Whether the user has set a variable of the environment to something. */
+/* Whether the user has set a variable of the environment to something other than 0. */
 static bool is_set(const char *name)
 {
 	const char *value = secure_getenv(name);
 
-	return value && *value;
+	return value && *value && strcmp(value, "0");
 }
 
 /* Maps a ring, with `behind` octets behind its entries. */

@@ -23,7 +23,7 @@ def variables(library, name):
     return {"RDMAV_DRIVERS": "siw" if name == "stock" else library,
             "RSIW_STOCK_RINGS": "1" if name == "rsiw-stock-rings" else "",
             "RSIW_POLL_US": "50" if name == "rsiw-poll" else "",
-            "RSIW_AS_INFINIBAND": "1" if name == "rsiw-infiniband" else ""}
+            "RSIW_AS_INFINIBAND": "1" if name == "rsiw-infiniband" else "0"}
 
 
 def check_in_use(proc, library):

@@ -14,7 +14,7 @@ from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.pingpong import Pingpong, gid_of, wait_link_local
 from rsiwtest.tools import perftest
-from rsiwtest.topo import IF_A, NS_A, Path, sh
+from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, Path, sh
 
 # Of UDP, at both ends.
 PORT = 4791
@@ -45,6 +45,46 @@ def datagrams_perftest(t):
                 perftest(t, path, "ib_send_bw", 1024, 1000, "-c", "UD", gid=1)
             with t.sub("ib_send_bw of 8 queue pairs, over IPv6, %s" % path.name):
                 perftest(t, path, "ib_send_bw", 64, 500, "-c", "UD", gid=2, qps=8)
+
+
+@contextlib.contextmanager
+def wire_to_rxe(t):
+    """Both directions of the wire, with a device of rxe at one end, that speaks RoCEv2."""
+    t.need_module("rdma_rxe")
+    wire = t.topo.wire
+    t.topo.changed = True
+    sh("rdma", "link", "del", wire.client_dev)
+    t.topo.add_link("rxe_b", IF_B, NS_B, "rxe")
+    try:
+        yield (Path("to rxe", NS_A, NS_B, wire.server_dev, "rxe_b", wire.addr4, wire.addr6,
+                    wire.client4),
+               Path("from rxe", NS_B, NS_A, "rxe_b", wire.server_dev, wire.client4, None,
+                    wire.addr4))
+    finally:
+        t.reap()
+        sh("rdma", "link", "del", "rxe_b")
+        sh("modprobe", "-r", "rdma_rxe")
+
+
+@test("datagrams-rxe", cost=40, only_type="rsiw", packaged=True)
+def rxe(t):
+    """The other end is a device of RoCEv2."""
+    with t.library("rsiw-infiniband"), wire_to_rxe(t) as paths:
+        for path in paths:
+            since = stats.Since(t.topo.dev_a)
+            for gid in (1, 2):
+                for size in (1, 999, 1024):
+                    with t.sub("ibv_ud_pingpong of %d octets, GID %d, %s" % (
+                            size, gid, path.name)):
+                        Pingpong(t, path, "ibv_ud_pingpong", gid, "-n", t.rounds(200), "-s",
+                                 size, "-c").finish()
+            with t.sub("ib_send_lat, %s" % path.name):
+                perftest(t, path, "ib_send_lat", 64, 300, "-c", "UD", gid=1)
+            with t.sub("ib_send_bw, %s" % path.name):
+                perftest(t, path, "ib_send_bw", 1024, 500, "-c", "UD", gid=2)
+            dropped = since.of(t.topo.dev_a).get("datagrams_dropped")
+            if dropped:
+                raise Fail("%d datagrams were dropped" % dropped)
 
 
 @test("datagrams-own", limit=600, cost=30, only_type="rsiw")

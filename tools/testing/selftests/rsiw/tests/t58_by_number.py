@@ -10,7 +10,7 @@ from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.pingpong import Pingpong, gid_of, wait_link_local
 from rsiwtest.tools import Perftest, perftest
-from rsiwtest.topo import long_way, sh
+from rsiwtest.topo import B6, IF_A, IF_B, NS_A, NS_B, Path, long_way, sh
 
 
 @test("by-number", cost=30, only_type="rsiw")
@@ -70,6 +70,98 @@ def numbers_perftest(t):
             perftest(t, wire, "ib_write_bw", 4096, 200, "--write_with_imm", gid=1)
         with t.sub("Atomic Operations"):
             perftest(t, wire, "ib_atomic_bw", 8, 200, gid=1)
+
+
+@test("numbers-perftest-many", limit=1800, cost=300, only_type="rsiw", long=True)
+def many(t):
+    """perftest with many queue pairs, for a while, and in both directions."""
+    wire, loopback = t.topo.wire, t.topo.loopback
+    for library in ("stock", "rsiw"):
+        extra = (("write", "--write_with_imm"), ("atomic",)) if library == "rsiw" else ()
+        ops = (("send",), ("write",), ("read",), *extra)
+        with t.library(library):
+            for path in (wire, loopback):
+                for op, *args in ops:
+                    size = 8 if op == "atomic" else 2048
+                    with t.sub("ib_%s_bw%s, 64 queue pairs, %s, %s" % (
+                            op, "".join(" " + arg for arg in args), path.name, library)):
+                        perftest(t, path, "ib_%s_bw" % op, size, 50, *args, gid=1, qps=64)
+                    with t.sub("ib_%s_lat%s, sleeping, %s, %s" % (
+                            op, "".join(" " + arg for arg in args), path.name, library)):
+                        perftest(t, path, "ib_%s_lat" % op, min(size, 64), 100, *args, gid=1,
+                                 events=True)
+                for op in ("send", "write", "read"):
+                    with t.sub("ib_%s_bw, both ways for 3 s, %s, %s" % (op, path.name, library)):
+                        pair = Perftest(t, path, "ib_%s_bw" % op, "-D", 3, "-b", "-s", 8192,
+                                        gid=1)
+                        pair.connect()
+                        pair.finish()
+            with t.sub("ib_write_bw, 1000 queue pairs, %s" % library):
+                perftest(t, wire, "ib_write_bw", 512, 5, "-t", 5, gid=1, qps=1000)
+
+
+def one_is_killed(t, path, dies, lives):
+    """The end that is left is told of it by its requests, and others can connect."""
+    pair = Perftest(t, path, "ib_write_bw", "-D", 60, "-s", 4096, "-b", gid=1)
+    pair.connect()
+    pair.wait_flowing()
+    getattr(pair, dies).kill()
+    left = getattr(pair, lives)
+    left.wait(t.left(30))
+    # IBV_WC_RETRY_EXC_ERR.
+    if "Failed status 12" not in left.output():
+        raise Fail(left.tail())
+    t.reap()
+    Pingpong(t, path, "ibv_rc_pingpong", 1, "-n", 100, "-c").finish()
+
+
+@test("numbers-killed", cost=25, only_type="rsiw")
+def killed(t):
+    """One of two programs is killed while both write."""
+    with t.library("rsiw"):
+        for path in t.topo.paths:
+            for dies, lives in (("client", "server"), ("server", "client")):
+                with t.sub("the %s is killed, %s" % (dies, path.name)):
+                    one_is_killed(t, path, dies, lives)
+
+
+def enter_vrfs(t):
+    """Moves both interfaces of the wire into VRFs. Returns it as the path of programs whose own
+    sockets are in none, and take another way."""
+    t.topo.changed = True
+    wire = t.topo.wire
+    sh("ip", "link", "add", "rsx", "netns", NS_A, "type", "veth", "peer", "name", "rsx", "netns",
+       NS_B)
+    for netns, netdev, addr6, addr4 in ((NS_A, IF_A, wire.addr6, "10.79.0.1"),
+                                        (NS_B, IF_B, B6, "10.79.0.2")):
+        sh("ip", "link", "add", "rsv", "type", "vrf", "table", "1010", netns=netns)
+        sh("ip", "link", "set", "rsv", "up", netns=netns)
+        sh("ip", "link", "set", netdev, "master", "rsv", netns=netns)
+        # The kernel has removed it.
+        sh("ip", "addr", "replace", addr6 + "/64", "dev", netdev, "nodad", netns=netns)
+        sh("ip", "addr", "add", addr4 + "/24", "dev", "rsx", netns=netns)
+        sh("ip", "link", "set", "rsx", "up", netns=netns)
+    return Path("in a VRF", NS_A, NS_B, wire.server_dev, wire.client_dev, "10.79.0.1", None,
+                "10.79.0.2")
+
+
+@test("numbers-vrf", cost=40, only_type="rsiw")
+def vrf(t):
+    """Both interfaces are in a VRF."""
+    with t.loaded_with("direct=0"):
+        path = enter_vrfs(t)
+        for gid in (1, 2):
+            with t.sub("through TCP, GID %d" % gid):
+                Pingpong(t, path, "ibv_rc_pingpong", gid, "-n", t.rounds(500), "-c").finish()
+    t.topo.ensure()
+    path = enter_vrfs(t)
+    for gid in (1, 2):
+        with t.sub("past TCP, GID %d" % gid):
+            Pingpong(t, path, "ibv_rc_pingpong", gid, "-n", t.rounds(500), "-c").finish()
+    with t.library("rsiw"):
+        for gid in (1, 2):
+            with t.sub("ibv_ud_pingpong, GID %d" % gid):
+                Pingpong(t, path, "ibv_ud_pingpong", gid, "-n", t.rounds(500), "-c").finish()
 
 
 PORT = 4791
