@@ -16,6 +16,7 @@ DRIVER = "drivers/infiniband/sw/rsiw"
 LOCKING = "Documentation/infiniband/rsiw-locking.rst"
 PARAMETERS = DRIVER + "/ffi/rsiw/params.c"
 LINK = "tools/rsiw-link"
+COMPAT = DRIVER + "/compat/rsiw_kernel.rs"
 # What stands for the kernel itself, and tests.
 LEFT_OUT = re.compile(r"^compat/|^kunit\.rs$")
 # Protocol without waits and locks of its own.
@@ -316,6 +317,26 @@ def settings(declared, program):
             yield f"{LINK}: devices are made with {name}, which no file can set"
 
 
+# Errors that the kernel crate of Linux 7.2 has, as far as the driver may need them.
+ERRORS = set("""
+    E2BIG EACCES EAGAIN EBADF EBUSY EDOM EEXIST EFAULT EFBIG EINTR EINVAL EIO EMFILE EMLINK EMSGSIZE
+    ENFILE ENODEV ENOENT ENOMEM ENOSPC ENOTSUPP ENOTTY ENXIO EOVERFLOW EPERM EPIPE ERANGE
+    ERESTARTNOINTR ERESTARTSYS
+    EROFS ESRCH ETIMEDOUT ETXTBSY EXDEV
+""".split())
+NAMES_ERROR = re.compile(
+    r"\b(?:Err|ok_or|return|Refusal::new)\s*\(\(*\s*(E[A-Z0-9]{3,})\b|[=!]=\s*(E[A-Z0-9]{3,})\b"
+    r"|=>\s*(E[A-Z0-9]{3,})\b")
+
+
+def errors(source, added):
+    """An error is one that the oldest kernel's crate has, or that compat/ adds to it."""
+    for m in NAMES_ERROR.finditer(source.code):
+        name = next(filter(None, m.groups()))
+        if name not in ERRORS and name not in added:
+            yield f"{source.at(m.start())}: {COMPAT} has to have {name}, which Linux 7.2 has not"
+
+
 def section_of(text, title):
     """A section of a document, up to the next one."""
     body = text.split(f"\n{title}\n{'=' * len(title)}\n", 1)
@@ -355,7 +376,7 @@ def self_test():
         source = Source(path, text)
         if rule is waits:
             return list(waits([source], *args))
-        of_file = rule in (in_one_place, log_lines, questions)
+        of_file = rule in (in_one_place, log_lines, questions, errors)
         return list(rule(source if of_file else Program([source]), *args))
 
     stop = "fn end(&self) { // Timer::stop(self)\n    Timer::stop(self);\n}"
@@ -440,6 +461,11 @@ def self_test():
     assert len(list(settings(declared % "a", "\tb) w=$v ;;\n"))) == 1
     assert not list(settings(declared % "b", "\tb) w=$v ;;\n"))
 
+    for uses in ("return Err(ENEW);", "a.ok_or(ENEW)", "e == ENEW", "A => ENEW,", "Err((ENEW, x))"):
+        assert len(found(errors, set(), text="fn f() { %s }" % uses)) == 1, uses
+        assert not found(errors, {"ENEW"}, text="fn f() { %s }" % uses), uses
+    assert not found(errors, set(), text="fn f() { Err(EINVAL) } // ENEW")
+
     text = "A\n=\nx\n\nB\n=\ny\nz\n\nCC\n==\nw\n"
     assert section_of(text, "B").split() == ["y", "z"] and not section_of(text, "D")
 
@@ -449,6 +475,10 @@ def check_all():
     with open(LOCKING, encoding="utf-8") as f:
         section = section_of(f.read(), "What an end waits for")
     yield from check(list(sources_of(DRIVER)), section)
+    with open(COMPAT, encoding="utf-8") as compat:
+        added = set(re.findall(r"^ {8}(E[A-Z0-9]+),$", compat.read(), re.M))
+    for source in sources_of(DRIVER):
+        yield from errors(source, added)
     with open(PARAMETERS, encoding="utf-8") as declared, open(LINK, encoding="utf-8") as program:
         yield from settings(declared.read(), program.read())
 

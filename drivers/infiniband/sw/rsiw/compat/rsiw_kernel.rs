@@ -43,6 +43,7 @@ mod errno {
         EADDRINUSE,
         EADDRNOTAVAIL,
         EAFNOSUPPORT,
+        ECANCELED,
         ECONNABORTED,
         ECONNREFUSED,
         ECONNRESET,
