@@ -60,12 +60,12 @@ use crate::{
         by_number::{
             judge,
             Callee,
+            Caller,
             Gid,
             Hello,
             Objection,
             Pair,
             QpEnd,
-            ToItself,
             Verdict, //
         },
         counters::Counter,
@@ -116,7 +116,7 @@ pub(crate) fn concerns(qp: &Qp, attr: &QpModify) -> bool {
 ///
 /// `EINVAL` for a step that is not possible, or for an address without a GID; `EADDRNOTAVAIL` if the
 /// interface has not that address; `EADDRINUSE` if somebody else has the port; `EOPNOTSUPP` for a
-/// queue pair that is to be connected to itself, for one of a consumer in the kernel, or if
+/// queue pair that is to be connected to itself with TLS, for one of a consumer in the kernel, or if
 /// connecting by number is turned off; `ENOMEM`.
 pub(crate) fn modify(place: &Arc<MeetingPlace>, qp: &Arc<Qp>, attr: &QpModify) -> Result {
     let seen = qp.shared.query().state;
@@ -282,8 +282,10 @@ impl MeetingPlace {
         let (own, peer) = address.gids.ok_or((EINVAL, "the address has no GID"))?;
         let dest = attr.path.dest_qpn.ok_or(plain(EINVAL))?;
         let psn = attr.path.rq_psn.ok_or(plain(EINVAL))?;
-        let pair = Pair::new(QpEnd::new(id.num().0, own), QpEnd::new(dest.0, peer), psn)
-            .map_err(|ToItself| (EOPNOTSUPP, "it would be connected to itself"))?;
+        let pair = Pair::new(QpEnd::new(id.num().0, own), QpEnd::new(dest.0, peer), psn);
+        if pair.caller() == Caller::Nobody && self.endpoints.dev.tls().is_some() {
+            return Err((EOPNOTSUPP, "with TLS it cannot be connected to itself"));
+        }
         let (local, remote) = (ip(own), ip(peer));
         if local.is_ipv4() != remote.is_ipv4() {
             return Err((EINVAL, "the GIDs are of different address families"));
@@ -291,7 +293,7 @@ impl MeetingPlace {
         if !gids::has(&netdev, own).map_err(plain)? {
             return Err((EADDRNOTAVAIL, "the interface does not have this address"));
         }
-        let listens = !pair.dials();
+        let listens = pair.listens();
         if listens {
             self.listen(&netdev, local.is_ipv6(), port)?;
         }
@@ -411,7 +413,7 @@ impl MeetingPlace {
         };
         drop(book);
         drop(old);
-        if !pairing.pair().dials() {
+        if pairing.pair().listens() {
             let is_ipv6 = ip(pairing.pair().own.gid()).is_ipv6();
             self.stop_listening(is_ipv6);
         }

@@ -177,6 +177,21 @@ pub(super) struct Dial {
     pub(super) private_data: KVec<u8>,
 }
 
+/// Makes a socket at `at`, an address with port 0, which begins to connect to itself.
+pub(super) fn connect_to_itself(
+    dev: &Device,
+    netdev: &NetDevice,
+    at: &SocketAddr,
+    tos: u8,
+) -> Result<Arc<TcpSocket>> {
+    let sock = TcpSocket::new(netdev, at, dev.ways())?;
+    sock.set_tos(tos);
+    sock.bind(at)?;
+    let at = sock.local_addr()?.get().ok_or(EINVAL)?;
+    sock.connect(&at)?;
+    Ok(sock)
+}
+
 impl Dial {
     /// Takes the request from `id` and `param`. Returns `EAFNOSUPPORT` or `ENOMEM` on error.
     pub(super) fn new(

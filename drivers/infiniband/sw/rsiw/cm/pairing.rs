@@ -5,7 +5,8 @@
 //! Each such queue pair has a [`Pairing`] from the step to RTR until its stream has ended. That is
 //! its manager, and is told of the events of the endpoint that it has at the moment: the end that
 //! dials makes one after the other until the peer answers; the other one takes one from the
-//! [`MeetingPlace`].
+//! [`MeetingPlace`]. A queue pair that is connected to itself has a TCP connection that is so, too,
+//! and no endpoint: there is nobody to agree with.
 //!
 //! Locks: endpoint mutex > the QP's mutex; `Pairing::progress` is the last one.
 //!
@@ -16,6 +17,7 @@ use super::{
     by_number::MeetingPlace,
     calls::{
         config,
+        connect_to_itself,
         Dial, //
     },
     endpoint::{
@@ -29,7 +31,10 @@ use super::{
 use crate::{
     ffi::{
         mm::NoIo,
-        net::TcpSocket,
+        net::{
+            TcpSocket,
+            TcpState, //
+        },
         rdma::iwcm::ConsumerId,
         time::{
             Expires,
@@ -40,6 +45,7 @@ use crate::{
     log::Author,
     proto::{
         by_number::{
+            Caller,
             Gid,
             Hello,
             Objection,
@@ -137,6 +143,8 @@ pub(super) struct Pairing {
 struct Progress {
     /// The connection that the two have, or try.
     endpoint: Option<Arc<Endpoint>>,
+    /// The socket of a queue pair that is connected to itself.
+    own: Option<Arc<TcpSocket>>,
     trying: Trying,
     silence: Silence,
     /// What the peer has refused last.
@@ -162,6 +170,7 @@ impl Pairing {
     ) -> Result<Arc<Self>> {
         let progress = Progress {
             endpoint: None,
+            own: None,
             trying: Trying::NOT_YET,
             silence: Silence::NONE,
             objection: None,
@@ -233,10 +242,13 @@ impl Pairing {
     }
 
     fn act(self: &Arc<Self>) {
-        let (has_ended, is_over) = {
+        let (has_ended, is_over, own) = {
             let mut progress = self.progress.lock();
-            (core::mem::take(&mut progress.has_ended), progress.is_over)
+            let has_ended = core::mem::take(&mut progress.has_ended);
+            let own = progress.own.take_if(|_| has_ended);
+            (has_ended, progress.is_over, own)
         };
+        drop(own);
         if is_over || (has_ended && !self.qp.meets_again(self.clone())) {
             return self.clean_up();
         }
@@ -248,17 +260,22 @@ impl Pairing {
             }
         }
         if self.endpoint().is_none() {
-            match self.pair.dials() {
-                true => {
-                    let is_first = self.progress.lock().trying.is_first();
-                    if let Some(error) = self.dial().err().filter(|_| is_first) {
-                        self.place.endpoints.dev.log(
-                            Author::Process,
-                            fmt!("QP {}: cannot dial: {error:?}", self.pair.own.qpn()),
-                        );
-                    }
+            let is_first = self.progress.lock().trying.is_first();
+            let tried = match self.pair.caller() {
+                Caller::ThisEnd => self.dial(),
+                Caller::Nobody => self.join(),
+                Caller::OtherEnd => {
+                    self.look();
+                    Ok(())
                 }
-                false => self.look(),
+            };
+            // A queue pair that goes away meanwhile needs no stream.
+            let still_waits = || self.qp.hello().is_some() && self.qp.waits_for_peer().is_some();
+            if let Some(error) = tried.err().filter(|_| is_first && still_waits()) {
+                self.place.endpoints.dev.log(
+                    Author::Process,
+                    fmt!("QP {}: cannot dial: {error:?}", self.pair.own.qpn()),
+                );
             }
         }
         let Some((posted, most_ms)) = self.qp.waits_for_peer() else {
@@ -301,9 +318,57 @@ impl Pairing {
     /// Drops what is left of a pairing that is over. It stays over, also if the timer has just run
     /// out: its queue pair may be connected anew by now, by another pairing.
     fn clean_up(self: &Arc<Self>) {
-        self.progress.lock().is_over = true;
+        let own = {
+            let mut progress = self.progress.lock();
+            progress.is_over = true;
+            progress.own.take()
+        };
+        drop(own);
         Timer::stop(self);
         self.place.forget(self);
+    }
+
+    /// Connects the queue pair to itself, as far as that goes: it has its stream once TCP is
+    /// connected.
+    fn join(self: &Arc<Self>) -> Result {
+        if self.qp.waits_for_peer().is_none() {
+            return Ok(());
+        }
+        let own = self.progress.lock().own.clone();
+        let sock = match own {
+            Some(sock) => sock,
+            None => self.connect_to_itself()?,
+        };
+        match sock.state() {
+            TcpState::Connecting => return Ok(()),
+            TcpState::Established => {}
+            _ => {
+                self.progress.lock().own = None;
+                return Err(sock.error().unwrap_or(ECONNRESET));
+            }
+        }
+        let hello = self.qp.hello().ok_or(ECANCELED)?;
+        if let Err(objection) = self.qp.meet(hello) {
+            self.progress.lock().objection = Some(objection);
+            return Err(EPROTO);
+        }
+        let params = Params::with_itself(&config(&self.place.endpoints.dev));
+        let started = self.qp.start(&sock, &params, &**self);
+        if started.is_err() {
+            self.qp.part();
+        }
+        started
+    }
+
+    /// Makes the socket, which begins to connect.
+    fn connect_to_itself(&self) -> Result<Arc<TcpSocket>> {
+        let dev = &self.place.endpoints.dev;
+        let netdev = dev.netdev().ok_or(ENODEV)?;
+        let at = netdev.address(self.pair.own.gid(), 0);
+        let sock = connect_to_itself(dev, &netdev, &at, self.tos)?;
+        dev.count(Some(Counter::QpDialed));
+        self.progress.lock().own = Some(sock.clone());
+        Ok(sock)
     }
 
     /// Begins to connect.

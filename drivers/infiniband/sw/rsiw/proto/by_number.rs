@@ -118,25 +118,38 @@ pub(crate) struct Pair {
     expected_psn: u32,
 }
 
-/// The queue pair is to be connected to itself.
+/// Who connects the two ends of a pair; the other one listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ToItself;
+pub(crate) enum Caller {
+    ThisEnd,
+    OtherEnd,
+    /// Both are the same queue pair, which is connected to itself.
+    Nobody,
+}
 
 impl Pair {
-    pub(crate) fn new(own: QpEnd, peer: QpEnd, expected_psn: u32) -> Result<Self, ToItself> {
-        match own.cmp(&peer) {
-            Ordering::Equal => Err(ToItself),
-            _ => Ok(Self {
-                own,
-                peer,
-                expected_psn: expected_psn & MASK_24,
-            }),
+    pub(crate) fn new(own: QpEnd, peer: QpEnd, expected_psn: u32) -> Self {
+        Self {
+            own,
+            peer,
+            expected_psn: expected_psn & MASK_24,
         }
     }
 
-    /// Returns whether this end connects; the other one listens then.
+    pub(crate) fn caller(&self) -> Caller {
+        match self.own.cmp(&self.peer) {
+            Ordering::Greater => Caller::ThisEnd,
+            Ordering::Less => Caller::OtherEnd,
+            Ordering::Equal => Caller::Nobody,
+        }
+    }
+
     pub(crate) fn dials(&self) -> bool {
-        self.own > self.peer
+        self.caller() == Caller::ThisEnd
+    }
+
+    pub(crate) fn listens(&self) -> bool {
+        self.caller() == Caller::OtherEnd
     }
 
     /// Returns what this end says to the other one. `rnr_retry` is how often it sends again for lack
@@ -350,7 +363,7 @@ pub(crate) fn judge(hello: &Hello, from: Gid, to: Gid, seen: Callee) -> Verdict 
         Callee::Taken => Verdict::Refuse(Objection::Taken),
         Callee::Waits(pair, psn) => {
             // What comes from elsewhere is nothing that the consumer has asked for.
-            if (pair.peer.gid, pair.own.gid) != (from, to) || pair.dials() {
+            if (pair.peer.gid, pair.own.gid) != (from, to) || !pair.listens() {
                 return Verdict::Refuse(Objection::NotExpected);
             }
             match pair.check(hello, psn) {

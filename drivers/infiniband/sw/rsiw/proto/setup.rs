@@ -67,6 +67,22 @@ pub(crate) struct Params {
 }
 
 impl Params {
+    /// Returns what a side agrees on with itself: what it sends comes back to it.
+    pub(crate) fn with_itself(config: &Config) -> Self {
+        Self {
+            crc: config.crc,
+            send_markers: false,
+            large_fpdus: config.large_fpdus,
+            ird: config.cap.ird,
+            ord: config.cap.ord,
+            send_rtr: None,
+            peer_to_peer: false,
+            expect_rtr: RtrSet::default(),
+            wait_for_fpdu: false,
+            event: EventDepths::default(),
+        }
+    }
+
     /// Returns the slots that outbound Reads need: ORD, but at least one for a ready-to-receive
     /// Read (RFC 6581 section 9.1, X-ENH-18).
     pub(crate) fn outbound_slots(&self) -> u16 {

@@ -3,7 +3,7 @@
 //! Queue pairs that are connected by number: who dials, who meets whom, and for how long they try.
 
 use crate::proto::by_number::{
-    answer_ms, judge, receive_ms, Callee, Gid, Hello, Objection, Pair, QpEnd, Silence, ToItself,
+    answer_ms, judge, receive_ms, Callee, Caller, Gid, Hello, Objection, Pair, QpEnd, Silence,
     Trying, Verdict, HELLO_LEN,
 };
 use crate::support::rng::{Choices, Rng};
@@ -14,8 +14,7 @@ const B: Gid = [2; 16];
 /// Both ends of a connection, as each has been told.
 fn pairs(qpn_a: u32, qpn_b: u32) -> (Pair, Pair) {
     let (a, b) = (QpEnd::new(qpn_a, A), QpEnd::new(qpn_b, B));
-    let pair = |own, peer, psn| Pair::new(own, peer, psn).expect("two ends");
-    (pair(a, b, 0xb), pair(b, a, 0xa))
+    (Pair::new(a, b, 0xb), Pair::new(b, a, 0xa))
 }
 
 /// Exactly one of the two dials, whatever their numbers, and whichever of its addresses an end has
@@ -24,19 +23,34 @@ fn pairs(qpn_a: u32, qpn_b: u32) -> (Pair, Pair) {
 fn one_of_the_two_dials() {
     for (qpn_a, qpn_b) in [(2, 2), (2, 3), (3, 2), (0xff_ffff, 0)] {
         let (a, b) = pairs(qpn_a, qpn_b);
+        assert_eq!((a.dials(), a.listens()), (b.listens(), b.dials()));
         assert_ne!(a.dials(), b.dials(), "{qpn_a} {qpn_b}");
     }
     let end = QpEnd::new(0x0100_0005, A);
     assert_eq!((end.qpn(), end.gid()), (5, A));
-    let elsewhere = Pair::new(QpEnd::new(2, [9; 16]), QpEnd::new(3, [8; 16]), 0).expect("two ends");
+    let elsewhere = Pair::new(QpEnd::new(2, [9; 16]), QpEnd::new(3, [8; 16]), 0);
     assert!(!elsewhere.dials());
+}
+
+/// A queue pair that is connected to itself neither dials nor lets anybody in.
+#[test]
+fn one_end_is_both() {
     let same = QpEnd::new(2, A);
-    assert_eq!(Pair::new(same, same, 0), Err(ToItself));
     // Bits above the 24 of a number mean nothing.
-    assert_eq!(
-        Pair::new(same, QpEnd::new(0xff00_0002, A), 0),
-        Err(ToItself)
-    );
+    for peer in [same, QpEnd::new(0xff00_0002, A)] {
+        let pair = Pair::new(same, peer, 7);
+        assert_eq!(pair.caller(), Caller::Nobody);
+        assert!(!pair.dials() && !pair.listens());
+        let hello = pair.hello(None, true);
+        // What it expects is its own PSN.
+        assert_eq!(pair.check(&hello, Some(7)), Ok(()));
+        assert_eq!(pair.check(&hello, Some(8)), Err(Objection::Psn));
+        let seen = Callee::Waits(pair, Some(7));
+        let verdict = judge(&hello, A, A, seen);
+        assert_eq!(verdict, Verdict::Refuse(Objection::NotExpected));
+    }
+    let pair = Pair::new(same, QpEnd::new(2, B), 7);
+    assert_eq!(pair.caller(), Caller::OtherEnd);
 }
 
 #[test]

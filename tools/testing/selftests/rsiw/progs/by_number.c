@@ -425,14 +425,56 @@ static void refused(void)
 			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 			    IBV_QP_MIN_RNR_TIMER);
 	expect(err == EINVAL, "without a GID: %d", err);
-	err = number_rtr(b.a.id->qp, &a, &a, &number_defaults);
-	expect(err == EOPNOTSUPP, "to itself: %d", err);
 	meet(&number_defaults);
 	err = to_state(b.a.id->qp, IBV_QPS_SQD);
 	expect(err == EINVAL, "SQD: %d", err);
 	err = number_rtr(b.a.id->qp, &a, &p, &number_defaults);
 	expect(err == EINVAL, "RTR once more: %d", err);
 	talk();
+	unmake();
+}
+
+static void to_itself(enum ibv_wr_opcode op, char *from, char *to)
+{
+	CHECK_SYS(ep_post_send(&b.a, 7, op, from, 512, amr->lkey, (uintptr_t)to, amr->rkey));
+}
+
+/* A queue pair that is its own peer: each operation, and as much at once as there is room for. */
+static void itself(void)
+{
+	unsigned int round, i;
+
+	make();
+	for (round = 0; round < 20; round++) {
+		CHECK(!number_rtr(b.a.id->qp, &a, &a, &number_defaults), "RTR: %m");
+		CHECK(!number_rts(b.a.id->qp, &a, &number_defaults), "RTS: %m");
+		memset(abuf, 1 + round, 512);
+		memset(abuf + 512, 0, LEN - 512);
+		receive(&b.a);
+		CHECK_SYS(ep_post_send(&b.a, 7, IBV_WR_SEND, abuf, 64, amr->lkey, 0, 0));
+		completes(b.a.scq, IBV_WC_SUCCESS);
+		completes(b.a.rcq, IBV_WC_SUCCESS);
+		expect(!memcmp(abuf, abuf + 2048, 64), "the Send brings other octets");
+		to_itself(IBV_WR_RDMA_WRITE, abuf, abuf + 1024);
+		completes(b.a.scq, IBV_WC_SUCCESS);
+		expect(!memcmp(abuf, abuf + 1024, 512), "the Write is not there");
+		to_itself(IBV_WR_RDMA_READ, abuf + 3072, abuf + 1024);
+		completes(b.a.scq, IBV_WC_SUCCESS);
+		expect(!memcmp(abuf, abuf + 3072, 512), "the Read brings other octets");
+		for (i = 0; i < 8; i++)
+			to_itself(i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, abuf, abuf + 1024);
+		for (i = 0; i < 8; i++)
+			completes(b.a.scq, IBV_WC_SUCCESS);
+		no_event(&b.a);
+		reset(&b.a);
+	}
+	/* Requests of one that goes away end with it. */
+	CHECK(!number_rtr(b.a.id->qp, &a, &a, &number_defaults), "RTR: %m");
+	CHECK(!number_rts(b.a.id->qp, &a, &number_defaults), "RTS: %m");
+	to_itself(IBV_WR_RDMA_WRITE, abuf, abuf + 1024);
+	/* There is no receive, and never is one. */
+	to_itself(IBV_WR_SEND, abuf, abuf);
+	nothing(b.a.rcq, 20);
 	unmake();
 }
 
@@ -497,6 +539,8 @@ static void run(void)
 	}
 	part("RESET, and again");
 	resets();
+	part("a queue pair that is its own peer");
+	itself();
 }
 
 const struct prog prog = {
