@@ -95,6 +95,26 @@ fn x_enh_7_8_depths() {
     }
 }
 
+/// What a side agrees on with itself is what it agrees on with one that is like it.
+#[test]
+fn a_side_that_is_its_own_peer() {
+    for (crc, large_fpdus) in [(false, false), (false, true), (true, false), (true, true)] {
+        let config = Config {
+            crc,
+            large_fpdus,
+            ..config(2)
+        };
+        let flags = S | if crc { C } else { 0 } | if large_fpdus { L } else { 0 };
+        let reply = frame(REP, flags, 2, &words(128, 128, NO_BITS));
+        let other = established(initiate(config, config.cap, &reply).1);
+        let own = Params {
+            event: other.event,
+            ..Params::with_itself(&config)
+        };
+        assert_eq!(own, other);
+    }
+}
+
 /// X-ENH-9: the responder wants what cannot be.
 #[test]
 fn x_enh_9_insufficient_ird() {
