@@ -234,6 +234,8 @@ struct Inner {
     doorbells: Doorbells,
     /// When to look next at the receives of a process that does not tell of them, in Error.
     relook: Relook,
+    /// The timer runs for requests to a peer that is gone.
+    gives_up: bool,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
     left: Notes<QpNote>,
     /// What failed in `Qp::send_only`. Nothing is sent until
@@ -263,6 +265,7 @@ impl Inner {
             last_wqe_told: false,
             doorbells: Doorbells::new(),
             relook: Relook::FIRST,
+            gives_up: false,
             left: Notes::NONE,
             failed: None,
             blame: None,

@@ -155,7 +155,7 @@ pub(crate) enum QpEvent {
     Leave,
     /// The stream of a QP that is connected by number has ended, and not by its consumer.
     PeerGone {
-        /// Requests wait for the peer.
+        /// Requests wait for the peer, and go on waiting.
         busy: bool,
     },
     /// The peer of a QP that is connected by number is not there, and requests have waited for it
@@ -428,16 +428,16 @@ fn rts(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
             ))
         }
         // In InfiniBand nobody hears of a peer that is gone, but for whoever waits for it: receives
-        // stay where they are, and the next request fails.
-        QpEvent::PeerGone { busy: false } => {
+        // stay where they are, and requests fail when their time is over.
+        QpEvent::PeerGone { busy } => {
             let effects = Effects {
-                renew: true,
+                renew: !busy,
                 close: true,
                 ..Effects::default()
             };
             Ok((QpState::Idle, effects))
         }
-        QpEvent::PeerGone { busy: true } => to_error(Tcp::Keep, None),
+        QpEvent::Unreachable => to_error(Tcp::Keep, None),
         // Both sides have sent their FINs at once, so that the state was not Closing in between.
         QpEvent::Closed => {
             let (state, effects) = to_error(Tcp::Keep, None)?;

@@ -230,6 +230,9 @@ impl Qp {
                 let later = inner.relook.later();
                 self.look_again(inner, later);
             }
+            QpNote::Timeout if inner.gives_up && self.shared.state() == QpState::Idle => {
+                self.give_up(inner, after);
+            }
             QpNote::Timeout => {
                 if let Some(conn) = &mut inner.conn {
                     if conn.sending.fin.expired(&conn.stream.sock) {
@@ -283,7 +286,11 @@ impl Qp {
     pub(super) fn feed(self: &Arc<Self>, inner: &mut Inner, event: QpEvent, after: &mut After) {
         let event = self.translate(inner, event);
         let in_vain = matches!(event, QpEvent::PeerGone { .. }) && self.was_in_vain();
+        let waits = event == QpEvent::PeerGone { busy: true };
         let _ = self.apply(inner, event, None, after);
+        if waits {
+            self.begin_to_give_up(inner);
+        }
         if in_vain {
             // Posts wait for the next stream.
             inner.was_closed = false;

@@ -45,6 +45,7 @@ use crate::{
     },
     proto::{
         by_number::{
+            answer_ms,
             receive_ms,
             Hello,
             Pair, //
@@ -420,6 +421,12 @@ impl ByNumber {
         let told = *self.told.lock();
         let hello = told.hello;
         hello.is_none_or(|hello| hello.check_psn(told.psn()).is_ok())
+    }
+
+    /// Returns for how many milliseconds requests wait for a peer that does not answer.
+    pub(super) fn answer_ms(&self) -> u32 {
+        let path = self.told.lock().path;
+        answer_ms(path.timeout.unwrap_or(0), path.retry_cnt.unwrap_or(0))
     }
 
     /// Returns the attributes that the consumer has set, the state that it sees unless the queue

@@ -607,6 +607,7 @@ impl Qp {
             Post::Queue => {}
             Post::Flush => after.notify.send |= self.shared.flush_sq(&mut inner.ring, None),
             Post::TooLate if inner.ring.is_empty() => {}
+            Post::TooLate if self.is_by_number() => self.begin_to_give_up(inner),
             Post::TooLate => self.feed(inner, QpEvent::PostedTooLate, after),
         }
         if self.shared.state().post_recv() == Post::Flush
@@ -637,8 +638,9 @@ impl Qp {
 
 /// How the stream of a queue pair ends that is connected by number. Its consumer sees RTR or RTS,
 /// whatever the stream does: in InfiniBand a queue pair does not notice that its peer is gone. When
-/// the stream has ended, the queue pair is in Idle once more, where receives stay, and the next
-/// request fails.
+/// the stream has ended, the queue pair is in Idle once more, where receives stay, and requests fail
+/// when they have waited for as long as the consumer has set. Until then programs may end that leave
+/// requests to a peer which has ended first.
 impl Qp {
     /// Returns whether the consumer connects the queue pair by number.
     pub(crate) fn is_by_number(&self) -> bool {
@@ -655,9 +657,9 @@ impl Qp {
             return event;
         }
         match event {
-            QpEvent::Unreachable | QpEvent::PostedTooLate => {
+            QpEvent::Unreachable => {
                 inner.blame = Some(Fault::RetryExceeded);
-                QpEvent::Unreachable
+                event
             }
             QpEvent::PeerFin { .. }
             | QpEvent::PeerReset
@@ -674,7 +676,12 @@ impl Qp {
                 }
                 let busy =
                     !self.was_in_vain() && (!inner.ring.is_empty() || !shared.sq.lock().is_empty());
-                inner.blame = busy.then_some(Fault::RetryExceeded);
+                // A peer that does not answer has had its time; a device that goes away has none.
+                let is_given_up = matches!(event, QpEvent::Lost | QpEvent::Modify { .. });
+                if busy && is_given_up {
+                    inner.blame = Some(Fault::RetryExceeded);
+                    return QpEvent::Unreachable;
+                }
                 QpEvent::PeerGone { busy }
             }
             QpEvent::TerminateReceived { .. } => QpEvent::TerminateReceived { event: None },
@@ -735,6 +742,10 @@ impl Qp {
     ) -> bool {
         // The peer may have given the stream up before it began.
         let is_end = end.placed.is_some() || end.code == TermError::MpaLocalCatastrophic.code();
+        // A queue pair that is its own peer has been reset meanwhile.
+        if end.placed.is_some() && inner.conn.is_none() {
+            return true;
+        }
         if !is_end || !self.is_by_number() {
             return false;
         }

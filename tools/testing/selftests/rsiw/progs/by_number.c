@@ -11,6 +11,8 @@
 
 #define LEN 4096
 /* Longer than a step takes, shorter than anything that is waited for. */
+/* Of the 2 seconds that requests wait at least for a peer that is gone. */
+#define SOME_TIME_MS 1000
 #define A_WHILE_MS 300
 
 static unsigned int rounds = 20, stock, hold_ms;
@@ -203,12 +205,49 @@ static void gone(bool killed)
 	state_is(&b.a, IBV_QPS_RTS);
 	post(&b.a, IBV_WR_SEND);
 	post(&b.a, IBV_WR_SEND);
+	nothing(b.a.scq, SOME_TIME_MS);
 	completes(b.a.scq, unanswered(IBV_WC_RETRY_EXC_ERR));
 	completes(b.a.scq, IBV_WC_WR_FLUSH_ERR);
 	if (expect(ep_poll(b.a.rcq, &wc, EP_EVENT_MS), "no receive is flushed"))
 		expect(wc.status == IBV_WC_WR_FLUSH_ERR, "%s", ibv_wc_status_str(wc.status));
 	no_event(&b.a);
 	state_is(&b.a, IBV_QPS_ERR);
+	unmake();
+}
+
+static void reset(struct ep *e)
+{
+	CHECK(!to_state(e->id->qp, IBV_QPS_RESET), "RESET: %m");
+	CHECK(!number_init(e->id->qp), "INIT: %m");
+}
+
+/* The peer goes while it has a message for which there is no receive. */
+static void leave_behind(void)
+{
+	make();
+	meet(&number_defaults);
+	talk();
+	post(&b.a, IBV_WR_SEND);
+	nothing(b.a.scq, 20);
+	rdma_destroy_qp(b.p.id);
+}
+
+/* What waits for a peer that is gone waits for a while, ends with its queue pair, or with RESET. */
+static void left_behind(void)
+{
+	leave_behind();
+	nothing(b.a.scq, SOME_TIME_MS);
+	no_event(&b.a);
+	state_is(&b.a, IBV_QPS_RTS);
+	completes(b.a.scq, unanswered(IBV_WC_RETRY_EXC_ERR));
+	state_is(&b.a, IBV_QPS_ERR);
+	unmake();
+	leave_behind();
+	unmake();
+	leave_behind();
+	reset(&b.a);
+	nothing(b.a.scq, 3 * SOME_TIME_MS);
+	state_is(&b.a, IBV_QPS_INIT);
 	unmake();
 }
 
@@ -261,12 +300,6 @@ static void mismatch(int what)
 	completes(b.a.scq, unanswered(IBV_WC_RETRY_EXC_ERR));
 	nothing(b.p.rcq, A_WHILE_MS);
 	unmake();
-}
-
-static void reset(struct ep *e)
-{
-	CHECK(!to_state(e->id->qp, IBV_QPS_RESET), "RESET: %m");
-	CHECK(!number_init(e->id->qp), "INIT: %m");
 }
 
 /* The same numbers meet again and again; what was posted is gone. */
@@ -523,6 +556,8 @@ static void run(void)
 	gone(false);
 	part("the peer is in error");
 	gone(true);
+	part("the peer goes before a message is done");
+	left_behind();
 	part("nobody is there");
 	absent();
 	part("another PSN");

@@ -13,6 +13,7 @@
 
 use super::{
     After,
+    Inner,
     Qp, //
 };
 use crate::{
@@ -20,12 +21,12 @@ use crate::{
     limits::MAX_READS,
     proto::{
         by_number::{
-            answer_ms,
             Callee,
             Hello,
             Objection,
             Pair, //
         },
+        notes::QpNote,
         state::{
             QpEvent,
             QpState, //
@@ -167,8 +168,7 @@ impl Qp {
         if self.shared.state() != QpState::Idle {
             return None;
         }
-        let path = self.shared.by_number.told.lock().path;
-        let ms = answer_ms(path.timeout.unwrap_or(0), path.retry_cnt.unwrap_or(0));
+        let ms = self.shared.by_number.answer_ms();
         Some((!inner.ring.is_empty(), ms))
     }
 
@@ -179,8 +179,7 @@ impl Qp {
             let inner = self.inner.lock();
             inner.conn.as_ref()?.stream.sock.clone()
         };
-        let path = self.shared.by_number.told.lock().path;
-        let ms = answer_ms(path.timeout.unwrap_or(0), path.retry_cnt.unwrap_or(0));
+        let ms = self.shared.by_number.answer_ms();
         Some((ms, sock.unanswered_ms()))
     }
 
@@ -195,6 +194,23 @@ impl Qp {
         self.feed(&mut inner, QpEvent::Unreachable, &mut after);
         drop(inner);
         after.run(self);
+    }
+
+    /// Lets requests wait for a peer that is gone, for as long as the consumer has set.
+    pub(in crate::qp) fn begin_to_give_up(self: &Arc<Self>, inner: &mut Inner) {
+        if !inner.gives_up {
+            inner.gives_up = true;
+            self.start_timer(self.shared.by_number.answer_ms());
+            inner.left.remove(QpNote::Timeout);
+        }
+    }
+
+    /// Fails requests that have waited for too long.
+    pub(in crate::qp) fn give_up(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+        inner.gives_up = false;
+        let id = &self.shared.id;
+        id.log_peer(fmt!("requests cannot reach the peer: it is gone"));
+        self.feed(inner, QpEvent::Unreachable, after);
     }
 
     /// Takes the step to RESET, from any state: the stream ends, and requests and receives are
@@ -215,6 +231,10 @@ impl Qp {
         self.feed(&mut inner, to_idle, &mut after);
         inner.was_closed = false;
         inner.blame = None;
+        if core::mem::take(&mut inner.gives_up) {
+            self.cancel_timer();
+            inner.left.remove(QpNote::Timeout);
+        }
         *self.shared.by_number.told.lock() = Told::NOTHING;
         self.shared.flags.mute.store(false, Relaxed);
         drop(inner);
