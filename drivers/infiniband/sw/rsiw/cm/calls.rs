@@ -177,6 +177,12 @@ pub(super) struct Dial {
     pub(super) private_data: KVec<u8>,
 }
 
+fn owned(data: &[u8]) -> Result<KVec<u8>> {
+    let mut to = KVec::with_capacity(data.len(), GFP_KERNEL_ACCOUNT)?;
+    to.extend_from_slice(data, GFP_KERNEL_ACCOUNT)?;
+    Ok(to)
+}
+
 /// Makes a socket at `at`, an address with port 0, which begins to connect to itself.
 pub(super) fn connect_to_itself(
     dev: &Device,
@@ -200,8 +206,7 @@ impl Dial {
         netdev: &NetDevice,
         param: &ConnParam<'_>,
     ) -> Result<KBox<Self>> {
-        let mut private_data = KVec::with_capacity(param.private_data.len(), GFP_KERNEL_ACCOUNT)?;
-        private_data.extend_from_slice(param.private_data, GFP_KERNEL_ACCOUNT)?;
+        let private_data = owned(param.private_data)?;
         let mut remote = id.remote_addr().ok_or(EAFNOSUPPORT)?;
         if let Some(port) = id.mapped_remote_port() {
             remote.set_port(port);
@@ -228,8 +233,7 @@ impl Dial {
         tos: u8,
         hello: &[u8],
     ) -> Result<KBox<Self>> {
-        let mut private_data = KVec::with_capacity(hello.len(), GFP_KERNEL_ACCOUNT)?;
-        private_data.extend_from_slice(hello, GFP_KERNEL_ACCOUNT)?;
+        let private_data = owned(hello)?;
         let dial = Dial {
             local,
             mapped_port: None,

@@ -145,7 +145,7 @@ impl UdPorts {
             return;
         };
         let (gids, number) = (open.gids, open.number);
-        for (index, slot) in open.ports.iter_mut().enumerate() {
+        for (index, slot) in (0..MAX_GIDS).zip(open.ports.iter_mut()) {
             let gid = gids.get(index);
             if slot.as_ref().is_some_and(|port| port.gid == gid) {
                 continue;
