@@ -321,8 +321,7 @@ def settings(declared, program):
 ERRORS = set("""
     E2BIG EACCES EAGAIN EBADF EBUSY EDOM EEXIST EFAULT EFBIG EINTR EINVAL EIO EMFILE EMLINK EMSGSIZE
     ENFILE ENODEV ENOENT ENOMEM ENOSPC ENOTSUPP ENOTTY ENXIO EOVERFLOW EPERM EPIPE ERANGE
-    ERESTARTNOINTR ERESTARTSYS
-    EROFS ESRCH ETIMEDOUT ETXTBSY EXDEV
+    ERESTARTNOINTR ERESTARTSYS EROFS ESRCH ETIMEDOUT ETXTBSY EXDEV
 """.split())
 NAMES_ERROR = re.compile(
     r"\b(?:Err|ok_or|return|Refusal::new)\s*\(\(*\s*(E[A-Z0-9]{3,})\b|[=!]=\s*(E[A-Z0-9]{3,})\b"
@@ -474,10 +473,11 @@ def check_all():
     self_test()
     with open(LOCKING, encoding="utf-8") as f:
         section = section_of(f.read(), "What an end waits for")
-    yield from check(list(sources_of(DRIVER)), section)
+    sources = list(sources_of(DRIVER))
+    yield from check(sources, section)
     with open(COMPAT, encoding="utf-8") as compat:
         added = set(re.findall(r"^ {8}(E[A-Z0-9]+),$", compat.read(), re.M))
-    for source in sources_of(DRIVER):
+    for source in sources:
         yield from errors(source, added)
     with open(PARAMETERS, encoding="utf-8") as declared, open(LINK, encoding="utf-8") as program:
         yield from settings(declared.read(), program.read())

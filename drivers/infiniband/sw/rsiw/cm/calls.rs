@@ -177,6 +177,7 @@ pub(super) struct Dial {
     pub(super) private_data: KVec<u8>,
 }
 
+/// Returns a copy of `data`.
 fn owned(data: &[u8]) -> Result<KVec<u8>> {
     let mut to = KVec::with_capacity(data.len(), GFP_KERNEL_ACCOUNT)?;
     to.extend_from_slice(data, GFP_KERNEL_ACCOUNT)?;

@@ -5,8 +5,8 @@
 //! Each such queue pair has a [`Pairing`] from the step to RTR until its stream has ended. That is
 //! its manager, and is told of the events of the endpoint that it has at the moment: the end that
 //! dials makes one after the other until the peer answers; the other one takes one from the
-//! [`MeetingPlace`]. A queue pair that is connected to itself has a TCP connection that is so, too,
-//! and no endpoint: there is nobody to agree with.
+//! [`MeetingPlace`]. A queue pair that is connected to itself has a TCP socket that is connected to
+//! itself, and no endpoint: there is nothing to negotiate.
 //!
 //! Locks: endpoint mutex > the QP's mutex; `Pairing::progress` is the last one.
 //!
@@ -245,8 +245,9 @@ impl Pairing {
         let (has_ended, is_over, own) = {
             let mut progress = self.progress.lock();
             let has_ended = core::mem::take(&mut progress.has_ended);
-            let own = progress.own.take_if(|_| has_ended);
-            (has_ended, progress.is_over, own)
+            let is_over = progress.is_over;
+            let own = progress.own.take_if(|_| has_ended || is_over);
+            (has_ended, is_over, own)
         };
         drop(own);
         if is_over || (has_ended && !self.qp.meets_again(self.clone())) {
@@ -318,12 +319,7 @@ impl Pairing {
     /// Drops what is left of a pairing that is over. It stays over, also if the timer has just run
     /// out: its queue pair may be connected anew by now, by another pairing.
     fn clean_up(self: &Arc<Self>) {
-        let own = {
-            let mut progress = self.progress.lock();
-            progress.is_over = true;
-            progress.own.take()
-        };
-        drop(own);
+        self.progress.lock().is_over = true;
         Timer::stop(self);
         self.place.forget(self);
     }

@@ -136,6 +136,7 @@ impl Pair {
         }
     }
 
+    /// Returns who connects, which both ends find in the same way.
     pub(crate) fn caller(&self) -> Caller {
         match self.own.cmp(&self.peer) {
             Ordering::Greater => Caller::ThisEnd,

@@ -231,7 +231,7 @@ impl Qp {
                 self.look_again(inner, later);
             }
             QpNote::Timeout if inner.gives_up && self.shared.state() == QpState::Idle => {
-                self.give_up(inner, after);
+                self.give_up(inner, "it is gone", after);
             }
             QpNote::Timeout => {
                 if let Some(conn) = &mut inner.conn {

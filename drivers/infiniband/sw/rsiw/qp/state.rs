@@ -472,7 +472,7 @@ impl Qp {
             self.shared.flush_rq(&mut after.notify.recv);
         }
         if before == QpState::Error && state != before {
-            self.stop_looking(inner);
+            self.unset_timer(inner);
         }
         self.shared.set_state(state);
         self.perform(inner, &effects, failure, after);
@@ -544,14 +544,12 @@ impl Qp {
             if let Some(conn) = &mut inner.conn {
                 conn.sending.begin_end(&conn.stream.sock);
             }
-            self.start_timer(CLOSE_TIMEOUT_MS);
-            inner.left.remove(QpNote::Timeout);
+            self.set_timer(inner, CLOSE_TIMEOUT_MS);
         }
         let mut recv = None;
         if effects.close {
             if let Some(conn) = inner.conn.take() {
-                self.cancel_timer();
-                inner.left.remove(QpNote::Timeout);
+                self.unset_timer(inner);
                 recv = self.release(conn);
             }
         } else if effects.flush_rq {
@@ -625,12 +623,17 @@ impl Qp {
             return;
         }
         inner.relook = when;
-        self.start_timer(when.ms());
+        self.set_timer(inner, when.ms());
+    }
+
+    /// Starts the timer anew, and forgets that it has run out.
+    fn set_timer(self: &Arc<Self>, inner: &mut Inner, ms: u32) {
+        self.start_timer(ms);
         inner.left.remove(QpNote::Timeout);
     }
 
-    /// Undoes [`Qp::look_again`].
-    fn stop_looking(self: &Arc<Self>, inner: &mut Inner) {
+    /// Stops the timer, and forgets that it has run out.
+    fn unset_timer(self: &Arc<Self>, inner: &mut Inner) {
         self.cancel_timer();
         inner.left.remove(QpNote::Timeout);
     }
@@ -639,8 +642,8 @@ impl Qp {
 /// How the stream of a queue pair ends that is connected by number. Its consumer sees RTR or RTS,
 /// whatever the stream does: in InfiniBand a queue pair does not notice that its peer is gone. When
 /// the stream has ended, the queue pair is in Idle once more, where receives stay, and requests fail
-/// when they have waited for as long as the consumer has set. Until then programs may end that leave
-/// requests to a peer which has ended first.
+/// when they have waited for as long as the consumer has set. Often the last request of a program is
+/// for a peer that ends first: the program has ended, too, before that request fails.
 impl Qp {
     /// Returns whether the consumer connects the queue pair by number.
     pub(crate) fn is_by_number(&self) -> bool {
@@ -678,11 +681,10 @@ impl Qp {
                     !self.was_in_vain() && (!inner.ring.is_empty() || !shared.sq.lock().is_empty());
                 // A peer that does not answer has had its time; a device that goes away has none.
                 let is_given_up = matches!(event, QpEvent::Lost | QpEvent::Modify { .. });
-                if busy && is_given_up {
-                    inner.blame = Some(Fault::RetryExceeded);
-                    return QpEvent::Unreachable;
+                match busy && is_given_up {
+                    true => self.translate(inner, QpEvent::Unreachable),
+                    false => QpEvent::PeerGone { busy },
                 }
-                QpEvent::PeerGone { busy }
             }
             QpEvent::TerminateReceived { .. } => QpEvent::TerminateReceived { event: None },
             event => event,
@@ -740,12 +742,12 @@ impl Qp {
         end: &RemoteEnd,
         after: &mut After,
     ) -> bool {
-        // The peer may have given the stream up before it began.
-        let is_end = end.placed.is_some() || end.code == TermError::MpaLocalCatastrophic.code();
-        // A queue pair that is its own peer has been reset meanwhile.
+        // A queue pair that is its own peer was reset, and has told itself so.
         if end.placed.is_some() && inner.conn.is_none() {
             return true;
         }
+        // The peer may have given the stream up before it began.
+        let is_end = end.placed.is_some() || end.code == TermError::MpaLocalCatastrophic.code();
         if !is_end || !self.is_by_number() {
             return false;
         }

@@ -2,8 +2,8 @@
 
 //! The receive queue of a process: the library, which fills entries and calls nobody, meets whoever
 //! takes them out as messages come; and where the queue is flushed, of which a word tells it, it
-//! calls. Copies of `user/librsiw/qp.c`, `queue/rq.rs`, `qp/shared.rs` and `ud/rq.rs`; how both read and
-//! write flags is in `send_ring`, and how the kernel writes the word in `look_word`.
+//! calls. Copies of `user/librsiw/qp.c`, `queue/rq.rs`, `qp/shared.rs` and `ud/rq.rs`; how both
+//! read and write flags is in `send_ring`, and how the kernel writes the word in `look_word`.
 
 use crate::{check::check, copies::Copied, models::Plain};
 use kernel::sync::atomic::*;

@@ -232,7 +232,10 @@ static void leave_behind(void)
 	rdma_destroy_qp(b.p.id);
 }
 
-/* What waits for a peer that is gone waits for a while, ends with its queue pair, or with RESET. */
+/*
+ * A request to a peer that is gone fails after a while, unless its queue pair is destroyed or reset
+ * before.
+ */
 static void left_behind(void)
 {
 	leave_behind();
@@ -472,15 +475,20 @@ static void to_itself(enum ibv_wr_opcode op, char *from, char *to)
 	CHECK_SYS(ep_post_send(&b.a, 7, op, from, 512, amr->lkey, (uintptr_t)to, amr->rkey));
 }
 
-/* A queue pair that is its own peer: each operation, and as much at once as there is room for. */
+static void meet_itself(void)
+{
+	CHECK(!number_rtr(b.a.id->qp, &a, &a, &number_defaults), "RTR: %m");
+	CHECK(!number_rts(b.a.id->qp, &a, &number_defaults), "RTS: %m");
+}
+
+/* A queue pair that is its own peer: each operation, and several at once. */
 static void itself(void)
 {
 	unsigned int round, i;
 
 	make();
 	for (round = 0; round < 20; round++) {
-		CHECK(!number_rtr(b.a.id->qp, &a, &a, &number_defaults), "RTR: %m");
-		CHECK(!number_rts(b.a.id->qp, &a, &number_defaults), "RTS: %m");
+		meet_itself();
 		memset(abuf, 1 + round, 512);
 		memset(abuf + 512, 0, LEN - 512);
 		receive(&b.a);
@@ -502,10 +510,9 @@ static void itself(void)
 		reset(&b.a);
 	}
 	/* Requests of one that goes away end with it. */
-	CHECK(!number_rtr(b.a.id->qp, &a, &a, &number_defaults), "RTR: %m");
-	CHECK(!number_rts(b.a.id->qp, &a, &number_defaults), "RTS: %m");
+	meet_itself();
 	to_itself(IBV_WR_RDMA_WRITE, abuf, abuf + 1024);
-	/* There is no receive, and never is one. */
+	/* Nobody posts a receive for it. */
 	to_itself(IBV_WR_SEND, abuf, abuf);
 	nothing(b.a.rcq, 20);
 	unmake();

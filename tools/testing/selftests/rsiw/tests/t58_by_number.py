@@ -83,11 +83,10 @@ def many(t):
             for path in (wire, loopback):
                 for op, *args in ops:
                     size = 8 if op == "atomic" else 2048
-                    with t.sub("ib_%s_bw%s, 64 queue pairs, %s, %s" % (
-                            op, "".join(" " + arg for arg in args), path.name, library)):
+                    how = "".join(arg + ", " for arg in (*args, path.name)) + library
+                    with t.sub("ib_%s_bw, 64 queue pairs, %s" % (op, how)):
                         perftest(t, path, "ib_%s_bw" % op, size, 50, *args, gid=1, qps=64)
-                    with t.sub("ib_%s_lat%s, %s, %s" % (
-                            op, "".join(" " + arg for arg in args), path.name, library)):
+                    with t.sub("ib_%s_lat, %s" % (op, how)):
                         # ib_write_lat looks at the memory, and cannot sleep.
                         perftest(t, path, "ib_%s_lat" % op, min(size, 64), 100, *args, gid=1,
                                  events=op != "write")
@@ -150,20 +149,18 @@ def enter_vrfs(t):
 @test("numbers-vrf", cost=40, only_type="rsiw")
 def vrf(t):
     """Both interfaces are in a VRF."""
+    def run(tool, how):
+        for gid in (1, 2):
+            with t.sub("%s, %s, GID %d" % (tool, how, gid)):
+                Pingpong(t, path, tool, gid, "-n", t.rounds(500), "-c").finish()
     with t.loaded_with("direct=0"):
         path = enter_vrfs(t)
-        for gid in (1, 2):
-            with t.sub("through TCP, GID %d" % gid):
-                Pingpong(t, path, "ibv_rc_pingpong", gid, "-n", t.rounds(500), "-c").finish()
+        run("ibv_rc_pingpong", "through TCP")
     t.topo.ensure()
     path = enter_vrfs(t)
-    for gid in (1, 2):
-        with t.sub("past TCP, GID %d" % gid):
-            Pingpong(t, path, "ibv_rc_pingpong", gid, "-n", t.rounds(500), "-c").finish()
+    run("ibv_rc_pingpong", "past TCP")
     with t.library("rsiw"):
-        for gid in (1, 2):
-            with t.sub("ibv_ud_pingpong, GID %d" % gid):
-                Pingpong(t, path, "ibv_ud_pingpong", gid, "-n", t.rounds(500), "-c").finish()
+        run("ibv_ud_pingpong", "over UDP")
 
 
 PORT = 4791

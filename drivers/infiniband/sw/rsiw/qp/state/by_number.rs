@@ -26,7 +26,6 @@ use crate::{
             Objection,
             Pair, //
         },
-        notes::QpNote,
         state::{
             QpEvent,
             QpState, //
@@ -187,11 +186,9 @@ impl Qp {
     /// `objection` is the answer that it has given last, if it has given any.
     pub(crate) fn unreachable(self: &Arc<Self>, objection: Option<Objection>) {
         let why = objection.map_or("it does not answer", Objection::text);
-        let id = &self.shared.id;
-        id.log_peer(fmt!("requests cannot reach the peer: {why}"));
         let mut after = After::default();
         let mut inner = self.inner.lock();
-        self.feed(&mut inner, QpEvent::Unreachable, &mut after);
+        self.give_up(&mut inner, why, &mut after);
         drop(inner);
         after.run(self);
     }
@@ -200,16 +197,20 @@ impl Qp {
     pub(in crate::qp) fn begin_to_give_up(self: &Arc<Self>, inner: &mut Inner) {
         if !inner.gives_up {
             inner.gives_up = true;
-            self.start_timer(self.shared.by_number.answer_ms());
-            inner.left.remove(QpNote::Timeout);
+            self.set_timer(inner, self.shared.by_number.answer_ms());
         }
     }
 
     /// Fails requests that have waited for too long.
-    pub(in crate::qp) fn give_up(self: &Arc<Self>, inner: &mut Inner, after: &mut After) {
+    pub(in crate::qp) fn give_up(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        why: &str,
+        after: &mut After,
+    ) {
         inner.gives_up = false;
         let id = &self.shared.id;
-        id.log_peer(fmt!("requests cannot reach the peer: it is gone"));
+        id.log_peer(fmt!("requests cannot reach the peer: {why}"));
         self.feed(inner, QpEvent::Unreachable, after);
     }
 
@@ -231,10 +232,7 @@ impl Qp {
         self.feed(&mut inner, to_idle, &mut after);
         inner.was_closed = false;
         inner.blame = None;
-        if core::mem::take(&mut inner.gives_up) {
-            self.cancel_timer();
-            inner.left.remove(QpNote::Timeout);
-        }
+        inner.gives_up = false;
         *self.shared.by_number.told.lock() = Told::NOTHING;
         self.shared.flags.mute.store(false, Relaxed);
         drop(inner);
