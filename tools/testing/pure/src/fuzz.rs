@@ -207,7 +207,10 @@ pub fn connection(data: &[u8]) {
                 continue;
             }
             12 => Happens::Abort,
-            13 => Happens::Shut,
+            13 => match input.one_in(2) {
+                true => Happens::DrivenOut,
+                false => Happens::Shut,
+            },
             14 => Happens::Done,
             15 => Happens::Failed(FAILURE),
             16 => Happens::FirstSegment,

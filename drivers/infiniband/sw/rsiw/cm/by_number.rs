@@ -374,7 +374,8 @@ impl MeetingPlace {
         let dev = &self.endpoints.dev;
         let turns = Turns::new(dev.queues(), request::read)?;
         let asked = Addressee::Other(self.clone());
-        let listener = Listener::new(&self.endpoints, turns, asked, 0)?;
+        // A program connects all of its queue pairs at once.
+        let listener = Listener::new(&self.endpoints, turns, asked, u32::MAX)?;
         let place = ListenAt::for_numbers(&self.acceptors, dev, netdev, addr);
         let acceptor = join(&listener, place)?;
         Ok((listener, acceptor))

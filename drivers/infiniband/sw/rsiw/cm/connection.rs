@@ -445,7 +445,7 @@ impl Endpoint {
     pub(super) fn deliver(self: &Arc<Self>, pending: PendingEvent) {
         let input = match pending.deliver(self.number()) {
             Ok(()) => return,
-            // The listener is gone. It has ended the connections without a Request in the same way.
+            // The listener is gone, before its consumer was told.
             Err(e) if e == ECONNABORTED => Input::Shut,
             Err(_) => Input::Undelivered(pending.event),
         };
@@ -509,6 +509,7 @@ impl Endpoint {
                     self.feed(st, Input::StreamEnded(end));
                 }
             }
+            EndpointNote::DrivenOut => self.feed(st, Input::DrivenOut),
             EndpointNote::Shut => {
                 st.left.forget_ends();
                 self.feed(st, Input::Shut);

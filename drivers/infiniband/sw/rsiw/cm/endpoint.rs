@@ -473,7 +473,12 @@ impl Endpoint {
         Self::kick(self.clone());
     }
 
-    /// Ends the connection whatever its state: the device or the listener goes away.
+    /// Ends the connection if its Request is not there yet ([`EndpointNote::DrivenOut`]).
+    pub(super) fn drive_out(self: &Arc<Self>) {
+        self.note(EndpointNote::DrivenOut);
+    }
+
+    /// Ends the connection whatever its state: the device goes away, or what has parked it does.
     pub(super) fn shut(self: &Arc<Self>) {
         self.note(EndpointNote::Shut);
     }

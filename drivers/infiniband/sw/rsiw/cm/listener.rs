@@ -275,10 +275,10 @@ impl Listener {
         Ok(())
     }
 
-    /// Ends a connection without a Request.
+    /// Ends a connection without a Request. It may have got one just now: then it stays.
     fn end(&self, number: usize) {
         if let Some(endpoint) = self.endpoints.all.get(number) {
-            endpoint.shut();
+            endpoint.drive_out();
         }
     }
 }

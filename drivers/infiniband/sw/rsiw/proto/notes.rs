@@ -150,11 +150,13 @@ pub(crate) enum EndpointNote {
     PeerClosing = 0x02,
     /// The queue pair has left the stream.
     StreamEnded = 0x04,
-    /// The device or the listener goes away.
-    Shut = 0x08,
+    /// It had to go for another one that waits for its Request, too, or its listener goes away.
+    DrivenOut = 0x08,
+    /// The device goes away.
+    Shut = 0x10,
     /// The queue pair that is set aside goes away or into error.
-    Abort = 0x10,
-    Expired = 0x20,
+    Abort = 0x20,
+    Expired = 0x40,
 }
 
 impl Note for EndpointNote {
@@ -162,6 +164,7 @@ impl Note for EndpointNote {
         Self::FirstSegment,
         Self::PeerClosing,
         Self::StreamEnded,
+        Self::DrivenOut,
         Self::Shut,
         Self::Abort,
         Self::Expired,

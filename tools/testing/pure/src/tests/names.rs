@@ -177,6 +177,7 @@ fn inputs_and_events_of_connections_have_their_names() {
         },
         Input::Reject { private_data },
         Input::Abort,
+        Input::DrivenOut,
         Input::Shut,
         Input::Done,
         Input::Failed(Code(-1)),

@@ -73,7 +73,7 @@ fn each_note_has_a_bit() {
             | QpNote::Again => {}
         }
     }
-    assert_eq!((QpNote::ALL.len(), EndpointNote::ALL.len()), (7, 6));
+    assert_eq!((QpNote::ALL.len(), EndpointNote::ALL.len()), (7, 7));
 }
 
 fn acts_upon_each_once<N: Note + Debug>() {
@@ -131,7 +131,9 @@ fn order_of_a_stream() {
 /// What ends a connection ends it once: the rest of that kind is forgotten.
 #[test]
 fn one_end() {
-    use EndpointNote::{Abort, Expired, FirstSegment, PeerClosing, Shut, StreamEnded};
+    use EndpointNote::{
+        Abort, DrivenOut, Expired, FirstSegment, PeerClosing, Shut, StreamEnded,
+    };
     for taken in every_set::<EndpointNote>() {
         let mut guarded = Guarded::new();
         act_upon_each(&mut guarded, taken, |guarded, note| {
@@ -143,7 +145,7 @@ fn one_end() {
         let first = [StreamEnded, Shut, Abort]
             .into_iter()
             .find(|end| taken.contains(*end));
-        let others = [FirstSegment, PeerClosing, Expired];
+        let others = [FirstSegment, PeerClosing, DrivenOut, Expired];
         let expected = others
             .into_iter()
             .filter(|note| taken.contains(*note))

@@ -185,7 +185,11 @@ pub(crate) enum Input<'a> {
     /// The QP that is set aside, but has not been given the stream, goes away or into error; or the
     /// consumer accepts with a QP that it cannot have.
     Abort,
-    /// The device or the listener goes away: the connection ends whatever its state.
+    /// The connection has to go for another one that waits for its Request, too, or its listener
+    /// goes away. If its own Request is there by now, this comes too late and means nothing.
+    DrivenOut,
+    /// The device goes away, or what has parked the Request does: the connection ends whatever its
+    /// state.
     Shut,
     /// What [`Outputs::ask`] asked for is done.
     Done,
@@ -315,6 +319,7 @@ impl Input<'_> {
             Self::Accept { .. } => c"accept",
             Self::Reject { .. } => c"reject",
             Self::Abort => c"abort",
+            Self::DrivenOut => c"driven_out",
             Self::Shut => c"shut",
             Self::Done => c"done",
             Self::Failed(_) => c"failed",

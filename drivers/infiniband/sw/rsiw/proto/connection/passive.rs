@@ -74,7 +74,7 @@ where
                 out.log = Some(Log::NoRequest);
                 self.reset(out)
             }
-            Input::Abort | Input::Shut => self.reset(out),
+            Input::Abort | Input::DrivenOut | Input::Shut => self.reset(out),
             _ => Phase::AwaitRequest { mpa, heard },
         }
     }

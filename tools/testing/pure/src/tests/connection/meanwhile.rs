@@ -15,7 +15,7 @@ fn step(connection: &mut Both, input: Input<'_>) -> Outputs {
 }
 
 /// Everything that is no answer and none of the consumer's ends of a connection.
-const OTHERS: [Input<'static>; 11] = [
+const OTHERS: [Input<'static>; 12] = [
     Input::Closed(None),
     Input::Octets(b"octets"),
     Input::Expired { is_ending: true },
@@ -26,6 +26,7 @@ const OTHERS: [Input<'static>; 11] = [
     Input::Acknowledged,
     Input::Drained,
     Input::Abort,
+    Input::DrivenOut,
     Input::Shut,
 ];
 

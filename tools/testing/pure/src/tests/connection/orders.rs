@@ -28,6 +28,7 @@ enum Happens {
     AcceptTooMuch,
     Reject,
     Abort,
+    DrivenOut,
     Shut,
     Answer(bool),
     FirstSegment,
@@ -49,7 +50,7 @@ enum Frame {
     Wrong,
 }
 
-const ALL: [Happens; 32] = {
+const ALL: [Happens; 33] = {
     use Happens::*;
     [
         Connected,
@@ -69,6 +70,7 @@ const ALL: [Happens; 32] = {
         AcceptTooMuch,
         Reject,
         Abort,
+        DrivenOut,
         Shut,
         Answer(true),
         Answer(false),
@@ -194,6 +196,7 @@ impl World {
                 return;
             }
             Happens::Abort => Input::Abort,
+            Happens::DrivenOut => Input::DrivenOut,
             Happens::Shut => Input::Shut,
             Happens::Answer(good) => {
                 this.unanswered = false;

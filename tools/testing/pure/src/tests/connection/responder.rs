@@ -285,6 +285,26 @@ fn responder_given_up() {
     );
 }
 
+/// Who waits for a Request may have to go for another connection. That comes too late once the
+/// Request is there, whoever has it.
+#[test]
+fn driven_out() {
+    let mut this = Endpoint::listen(p2p());
+    assert!(this.feed(Input::DrivenOut).is_ok());
+    assert!(this.connection.is_closed());
+    this.settle();
+    let running = {
+        let mut this = accepted(ALL);
+        assert!(this.feed(Input::FirstSegment).is_ok());
+        this
+    };
+    for mut this in [requested(ALL), accepted(ALL), running] {
+        let before = format!("{:?}", this.connection);
+        assert!(this.feed(Input::DrivenOut).is_ok());
+        assert_eq!(format!("{:?}", this.connection), before);
+    }
+}
+
 /// The answer to an accept, or a reject, where there is no Request.
 #[test]
 fn answers_without_request() {
