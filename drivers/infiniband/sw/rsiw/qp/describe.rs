@@ -93,7 +93,7 @@ impl Shared {
         // CAST: at most 128.
         let max_rd_atomic = || UnderWay::of(self.sq.word()).ord as u8;
         QpQuery {
-            state: own.unwrap_or(verbs_state(state)),
+            state: own.unwrap_or_else(|| self.verbs_state()),
             cap: self.current_cap(),
             access: self.flags.access.load(Relaxed),
             max_rd_atomic: ord.unwrap_or_else(max_rd_atomic),
@@ -105,6 +105,18 @@ impl Shared {
         }
     }
 
+    /// Returns the verbs state that stands for the state, if the consumer sees that.
+    fn verbs_state(&self) -> IbQpState {
+        match self.state().in_verbs() {
+            QpState::Idle if self.flags.is_reset.load(Relaxed) => IbQpState::Reset,
+            QpState::Idle => IbQpState::Init,
+            QpState::Rts => IbQpState::Rts,
+            QpState::Draining | QpState::Closing => IbQpState::Sqd,
+            QpState::Terminate => IbQpState::Sqe,
+            QpState::Error => IbQpState::Err,
+        }
+    }
+
     /// Returns the QP's own [`QpCap`] with the depths at this moment.
     fn current_cap(&self) -> QpCap {
         let mut cap = self.id.cap;
@@ -112,17 +124,6 @@ impl Shared {
         // CAST: at most [`MAX_WR`].
         cap.max_recv_wr = self.rq.word() as u32;
         cap
-    }
-}
-
-/// Returns the verbs state that stands for a state.
-fn verbs_state(state: QpState) -> IbQpState {
-    match state.in_verbs() {
-        QpState::Idle => IbQpState::Init,
-        QpState::Rts => IbQpState::Rts,
-        QpState::Draining | QpState::Closing => IbQpState::Sqd,
-        QpState::Terminate => IbQpState::Sqe,
-        QpState::Error => IbQpState::Err,
     }
 }
 

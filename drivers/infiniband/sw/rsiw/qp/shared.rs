@@ -129,6 +129,9 @@ pub(super) struct Flags {
     pub(super) answered: AtomicFlag,
     /// Whether the process has slept of late until a completion event came. Set under the mutex.
     pub(super) has_slept: AtomicFlag,
+    /// Whether the consumer has taken no step since the QP was made or reset: Idle is RESET to it
+    /// then, and INIT otherwise. Set under the mutex.
+    pub(super) is_reset: AtomicFlag,
     /// Whether requests and receives make no completions any more: the consumer destroys the QP
     /// (V-CQ-29), or resets it.
     pub(super) mute: AtomicFlag,
@@ -142,6 +145,7 @@ impl Flags {
             heard: Atomic::new(0),
             answered: AtomicFlag::new(false),
             has_slept: AtomicFlag::new(false),
+            is_reset: AtomicFlag::new(true),
             mute: AtomicFlag::new(false),
         }
     }

@@ -189,6 +189,7 @@ impl Qp {
             .id
             .trace_state(&QpEvent::Connected, shared.state(), state);
         shared.flags.ended_by.store(Cause::NONE.0, Relaxed);
+        shared.flags.is_reset.store(false, Relaxed);
         shared.published.set_ird(params.ird);
         inner.last_wqe_told = false;
         shared.set_state(state);
@@ -276,6 +277,10 @@ impl Qp {
                 };
                 self.apply(inner, event, None, after)?;
                 self.progress(inner, after);
+            }
+            if matches!(target, IbQpState::Reset | IbQpState::Init) {
+                let is_reset = target == IbQpState::Reset;
+                self.shared.flags.is_reset.store(is_reset, Relaxed);
             }
         }
         if let Some(ord) = ord {

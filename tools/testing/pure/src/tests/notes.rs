@@ -131,9 +131,7 @@ fn order_of_a_stream() {
 /// What ends a connection ends it once: the rest of that kind is forgotten.
 #[test]
 fn one_end() {
-    use EndpointNote::{
-        Abort, DrivenOut, Expired, FirstSegment, PeerClosing, Shut, StreamEnded,
-    };
+    use EndpointNote::{Abort, DrivenOut, Expired, FirstSegment, PeerClosing, Shut, StreamEnded};
     for taken in every_set::<EndpointNote>() {
         let mut guarded = Guarded::new();
         act_upon_each(&mut guarded, taken, |guarded, note| {

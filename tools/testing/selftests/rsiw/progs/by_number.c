@@ -218,6 +218,7 @@ static void gone(bool killed)
 static void reset(struct ep *e)
 {
 	CHECK(!to_state(e->id->qp, IBV_QPS_RESET), "RESET: %m");
+	state_is(e, IBV_QPS_RESET);
 	CHECK(!number_init(e->id->qp), "INIT: %m");
 }
 

@@ -266,7 +266,7 @@ static void attributes(struct ep *e)
 		CHECK(qp[i], "create QP: %m");
 		for (k = 0; k < i; k++)
 			expect(qp[i]->qp_num != qp[k]->qp_num, "number used");
-		expect(wait_state(qp[i], IBV_QPS_INIT, 0) == IBV_QPS_INIT,
+		expect(wait_state(qp[i], IBV_QPS_RESET, 0) == IBV_QPS_RESET,
 		       "state");
 	}
 	part("V-QP-12 V-QP-2 a query tells what was made");
@@ -288,7 +288,7 @@ static void attributes(struct ep *e)
 	qa = (struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR, .max_rd_atomic = 200 };
 	expect(ibv_modify_qp(qp[0], &qa, IBV_QP_STATE | IBV_QP_MAX_QP_RD_ATOMIC),
 	       "a transition with an illegal depth");
-	expect(wait_state(qp[0], IBV_QPS_INIT, 0) == IBV_QPS_INIT, "state");
+	expect(wait_state(qp[0], IBV_QPS_RESET, 0) == IBV_QPS_RESET, "state");
 	depths(qp[0], 5, 2);
 	for (i = 0; i < 8; i++)
 		CHECK_SYS(ibv_destroy_qp(qp[i]));

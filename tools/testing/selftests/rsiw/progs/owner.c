@@ -72,7 +72,7 @@ static void foreign(void)
 	CHECK(waitpid(child, &status, 0) == child, "wait: %m");
 	expect(WIFEXITED(status) && WEXITSTATUS(status) == EINVAL, "status %#x",
 	       status);
-	expect(wait_state(qp, IBV_QPS_INIT, 0) == IBV_QPS_INIT, "connected");
+	expect(wait_state(qp, IBV_QPS_RESET, 0) == IBV_QPS_RESET, "connected");
 	part("V-PRIV-2 its owner may connect it");
 	expect(!begin(where.port, num), "%s", strerror(errno));
 	ep_destroy_own_qp(qp);

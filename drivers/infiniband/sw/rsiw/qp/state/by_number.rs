@@ -235,6 +235,7 @@ impl Qp {
         inner.gives_up = false;
         *self.shared.by_number.told.lock() = Told::NOTHING;
         self.shared.flags.mute.store(false, Relaxed);
+        self.shared.flags.is_reset.store(true, Relaxed);
         drop(inner);
         after.run(self);
         id.send_cq.forget(&id.handle);
