@@ -151,7 +151,7 @@ def some_reads(dev):
             "/sys/class/infiniband/%s/ports/1/hw_counters/rx_read_requests" % dev)
 
 
-@test("traces-tools", cost=65, only_type="rsiw")
+@test("traces-tools", cost=65, only_type="rsiw", long=True)
 def traces_tools(t):
     """trace-cmd and perf show the events with names instead of numbers."""
     t.need("trace-cmd", "perf")

@@ -68,7 +68,7 @@ def ipv6(t):
     perftest(t, t.topo.wire, "ib_write_bw", 65536, 20, v6=True)
 
 
-@test("read-bw-200", limit=1200, cost=190)
+@test("read-bw-200", limit=1200, cost=190, long=True)
 def read_bw_200(t):
     """ib_read_bw 200 times in a row, four pairs side by side; fewer times on
     a debugging kernel."""

@@ -184,7 +184,7 @@ def which_device_netns(t):
         all_cases(t, here)
 
 
-@test("which-device-vrf", cost=25, only_type="rsiw", packaged=True)
+@test("which-device-vrf", cost=25, only_type="rsiw", packaged=True, long=True)
 def which_device_vrf(t):
     """The same in a VRF, which the interfaces are put in after their devices were made."""
     t.need_module("vrf")

@@ -95,7 +95,7 @@ def gets_on(t, path, tool, *options):
     server.expect(t.left(20))
 
 
-@test("rsocket-spin", cost=20, only_type="rsiw")
+@test("rsocket-spin", cost=20, only_type="rsiw", long=True)
 def spin(t):
     """Where both ends keep all processors busy by polling, each message gets there."""
     path = t.topo.loopback

@@ -31,7 +31,7 @@ def placed(t):
                 raise Fail("%d Reads" % reads)
 
 
-@test("placed-programs", cost=40, only_type="rsiw")
+@test("placed-programs", cost=40, only_type="rsiw", long=True)
 def programs(t):
     """Programs that end as soon as they have had the last message."""
     with t.loaded_with("wait_placed=1", "direct=0"):

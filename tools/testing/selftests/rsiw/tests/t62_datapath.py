@@ -173,7 +173,7 @@ def count_fpdus(t, op, size):
         raise Fail("most were copied twice: %s" % seen)
 
 
-@test("path-large-fpdus", cost=100, only_type="rsiw")
+@test("path-large-fpdus", cost=100, only_type="rsiw", long=True)
 def large_fpdus(t):
     """FPDUs that are longer than segments are taken in from where they lie, and only
     sent to a peer that wants them (RFC 5044 section 5.1)."""
@@ -186,7 +186,7 @@ def large_fpdus(t):
                     count_fpdus(t, op, 65536)
 
 
-@test("path-gro", cost=25, only_type="rsiw")
+@test("path-gro", cost=25, only_type="rsiw", long=True)
 def gro(t):
     """Segments that GRO has put together, in lists of buffers, are taken in."""
     t.need_module(WATCH)

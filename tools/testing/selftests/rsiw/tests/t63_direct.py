@@ -61,7 +61,7 @@ def data(t):
                 t.own(name, where)
 
 
-@test("direct-tcp", cost=40, only_type="rsiw")
+@test("direct-tcp", cost=40, only_type="rsiw", long=True)
 def tcp(t):
     """The same over TCP within a namespace."""
     with t.loaded_with("direct=0"):

@@ -64,7 +64,7 @@ def fence(t):
             t.own("fence", t.topo.loopback)
 
 
-@test("library-mix", cost=70, only_type="rsiw")
+@test("library-mix", cost=70, only_type="rsiw", long=True)
 def mix(t):
     """Requests of every kind, sleeping, polling and resizing at once: all completes once
     and in order (T-4, T-11)."""
@@ -116,7 +116,7 @@ def in_use(t):
         server.expect(t.left(30))
 
 
-@test("library-programs", cost=110, only_type="rsiw")
+@test("library-programs", cost=110, only_type="rsiw", long=True)
 def programs(t):
     """Tests of the verbs with each kind of rings."""
     # On a debugging kernel what takes most of its code.

@@ -13,7 +13,7 @@ def has_waited(since, dev):
         raise Fail("%s: nothing has waited for a receive" % dev)
 
 
-@test("late-receives", cost=40, only_type="rsiw")
+@test("late-receives", cost=40, only_type="rsiw", long=True)
 def late_receives(t):
     """Data waits for a receive that is late, through TCP and past it (V-WR-19)."""
     for direct in (0, 2):

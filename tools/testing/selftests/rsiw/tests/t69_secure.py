@@ -21,7 +21,7 @@ def secure(t, make, name, most):
 
 
 @test("secure-wireguard", cost=60, limit=600, only_type="rsiw", tcp=ANY_PATH,
-      packaged=True)
+      packaged=True, long=True)
 def wireguard(t):
     """WireGuard below the devices."""
     t.need("wg")

@@ -152,7 +152,7 @@ def task_fragment(t):
         send(wire.path, "tls_sw_sendmsg")
 
 
-@test("tls-many", cost=30, limit=500, only_type="rsiw", packaged=True)
+@test("tls-many", cost=30, limit=500, only_type="rsiw", packaged=True, long=True)
 def many_keys(t):
     """Many connections with TLS: more at once than the kernel takes handshakes."""
     tls.need(t)
@@ -160,7 +160,7 @@ def many_keys(t):
         many(t, wire.path)
 
 
-@test("tls-unplug", cost=60, limit=400, only_type="rsiw", packaged=True)
+@test("tls-unplug", cost=60, limit=400, only_type="rsiw", packaged=True, long=True)
 def unplugged(t):
     """Devices, interfaces and processes that go in the middle of traffic over TLS."""
     tls.need(t)
@@ -308,7 +308,7 @@ def strangers(t):
             anew(t)
 
 
-@test("tls-whose-key", cost=30, limit=300, only_type="rsiw")
+@test("tls-whose-key", cost=30, limit=300, only_type="rsiw", long=True)
 def whose_key(t):
     """Who has a key is let in if that key is in the keyring of the device, and only then; tlshd
     looks into others, too."""
@@ -556,7 +556,7 @@ def ends(sock):
         raise Fail("the connection does not end") from None
 
 
-@test("tls-agent", cost=90, limit=900, only_type="rsiw")
+@test("tls-agent", cost=90, limit=900, only_type="rsiw", long=True)
 def agents(t):
     """Without tlshd nobody connects; when it hangs or dies, nothing waits for it."""
     tls.need(t)

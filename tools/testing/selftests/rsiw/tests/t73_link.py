@@ -96,7 +96,7 @@ def place(t):
         yield wire, etc
 
 
-@test("link-fails-closed", cost=20, limit=300, only_type="rsiw", packaged=True)
+@test("link-fails-closed", cost=20, limit=300, only_type="rsiw", packaged=True, long=True)
 def fails_closed(t):
     """Whatever is missing of what a file asks for, there is no device."""
     tls.need(t)
