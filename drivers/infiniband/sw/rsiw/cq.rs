@@ -254,6 +254,11 @@ impl Cq {
         self.len.load(Relaxed)
     }
 
+    /// Returns the processor on which the completions of a kernel consumer are handled.
+    pub(crate) fn processor(&self) -> Option<u32> {
+        self.vector.as_deref().map(Vector::processor)
+    }
+
     /// Returns the offset by which the process maps the queue.
     pub(crate) fn mmap_key(&self) -> u64 {
         self.offer.key()

@@ -302,6 +302,10 @@ impl Vector {
         )
     }
 
+    pub(super) fn processor(&self) -> u32 {
+        self.cpu
+    }
+
     /// Has the handler called in softirq on the vector's processor, or on this processor if the
     /// vector's is offline; at once if this is a softirq on that processor. Several calls that are
     /// still to come become one. Any context with interrupts on, without a lock that the handler
@@ -311,7 +315,7 @@ impl Vector {
         // Held from the look at the processor to the handler's end. In a thread the softirq runs
         // when this is dropped, and no other thread has to be woken for it.
         let _no_softirq = NoSoftirq::enter();
-        let queue = &this.queues.completions;
+        let queue = &this.queues.softirq;
         if queue.enqueue_elsewhere(this.cpu, this.clone()) {
             return;
         }

@@ -11,6 +11,7 @@
 //! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references
 //!   and which come back when the peer has acknowledged them.
 //! - [`Handshake`](tls::Handshake) gives a connection TLS, through which everything goes then.
+//! - [`Flow`] is what arrives for a socket, whose reader the network stack is told of.
 //! - [`UdpSocket`](udp::UdpSocket) sends and receives datagrams.
 //! - [`NetDevice`](netdev::NetDevice) is a network device, [`NetdevNotifier`] tells of changes.
 //!
@@ -126,6 +127,7 @@ pub(crate) use self::{
         SkbChunk, //
     },
     socket::{
+        Flow,
         SendFlags,
         TcpNumbers,
         TcpSocket,

@@ -5,7 +5,8 @@
 //! - [`may_sleep`] and others tell what a call may do where the core's interface does not: whether
 //!   it may sleep, whether it is a softirq, who else wants the processor. [`NoSoftirq`] keeps
 //!   softirqs off.
-//! - [`Process`] and [`Identity`] remember on whose behalf something was made.
+//! - [`Process`] and [`Identity`] remember on whose behalf something was made; [`Thread`] is the
+//!   thread that did it, and tells where it runs.
 //! - [`ServingThread`] is a thread of the kernel that serves a process and is a part of it, as those
 //!   that the process makes itself: what it does counts for the limits and control groups of the
 //!   process, and it ends with the process (`vhost_task`).
@@ -175,6 +176,37 @@ impl Process {
     pub(crate) fn is_ending(&self) -> bool {
         // SAFETY: the reference keeps the task, and with it what all threads share.
         unsafe { h::process_is_ending(self.0.as_ptr()) }
+    }
+}
+
+/// A thread, which may have ended.
+pub(crate) struct Thread(ARef<Task>);
+
+/// Where a thread is at a moment.
+#[derive(Clone, Copy)]
+pub(crate) struct ThreadPlace {
+    /// The processor that it runs on, or ran on last.
+    pub(crate) cpu: u32,
+    pub(crate) runs: bool,
+    /// How often it has got a processor.
+    pub(crate) turns: u64,
+}
+
+impl Thread {
+    /// Returns the calling thread. Process context.
+    pub(crate) fn current() -> Self {
+        let task: &Task = current!();
+        Self(task.into())
+    }
+
+    /// Returns where the thread is; `None` if it has ended. Any context.
+    pub(crate) fn place(&self) -> Option<ThreadPlace> {
+        let (mut runs, mut turns) = (false, 0);
+        // SAFETY: the reference keeps the task, of which the function reads a few words; the rest
+        // is ours.
+        let cpu = unsafe { h::thread_place(self.0.as_ptr(), &raw mut runs, &raw mut turns) };
+        let cpu = u32::try_from(cpu).ok()?;
+        Some(ThreadPlace { cpu, runs, turns })
     }
 }
 

@@ -434,6 +434,9 @@ impl Qp {
             }
         };
         let mut after = After::default();
+        if let Some(conn) = &inner.conn {
+            conn.stream.steering.rings(&conn.stream.sock);
+        }
         if self.shared.state().post_send(inner.was_closed) == Post::Queue {
             let actor = self.who_sends(&mut inner);
             self.shared.id.trace_doorbell(actor);

@@ -68,7 +68,8 @@ use crate::{
         rsiw::queues::Queues,
         task::{
             memory_for,
-            Identity, //
+            Identity,
+            Thread, //
         },
         time::{
             hrtimer::ShortTimer,
@@ -165,6 +166,7 @@ impl NewQueues {
             rq,
             consumer: Consumer::Process(OfProcess {
                 owner: Identity::current()?,
+                thread: Thread::current(),
                 rings,
                 takes_immediate: asked.features.has_immediate(),
                 takes_send_immediate: asked.features.has_send_immediate(),

@@ -311,6 +311,7 @@ impl Shared {
     /// Forgets what was noted about an earlier connection. That connection leaves no more notes by
     /// now. Under the QP's mutex.
     pub(super) fn forget_connection(&self) {
+        self.flags.is_reset.store(false, Relaxed);
         self.flags.heard.store(0, Release);
         self.notes.take_all();
         self.failure.take();

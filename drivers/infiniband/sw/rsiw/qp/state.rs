@@ -189,7 +189,6 @@ impl Qp {
             .id
             .trace_state(&QpEvent::Connected, shared.state(), state);
         shared.flags.ended_by.store(Cause::NONE.0, Relaxed);
-        shared.flags.is_reset.store(false, Relaxed);
         shared.published.set_ird(params.ird);
         inner.last_wqe_told = false;
         shared.set_state(state);

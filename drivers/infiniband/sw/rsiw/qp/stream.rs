@@ -7,6 +7,9 @@
 //! Context: callbacks run in softirq or process context with the socket's lock held.
 #![forbid(unsafe_code)]
 
+mod steering;
+
+use self::steering::Steering;
 use super::{
     intake::{
         Intake,
@@ -157,6 +160,7 @@ pub(crate) struct Stream {
     pub(super) pauses: AtomicFlag,
     /// There is no memory to send with: this side tries again when the timer has run out.
     starves: AtomicFlag,
+    pub(super) steering: Arc<Steering>,
     /// The peer has said through TLS that its FIN is next. Set and read by [`Stream::drain`].
     is_closing: AtomicFlag,
 }
@@ -195,6 +199,7 @@ impl Stream {
     ) -> Result<Arc<Self>> {
         let max_sge = qp.shared().id.max_recv_sge();
         let part = KBox::new(Receiving::new(params, max_sge)?, GFP_KERNEL_ACCOUNT)?;
+        let steering = Steering::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 qp,
@@ -209,6 +214,7 @@ impl Stream {
                 retry <- Timer::new(),
                 pauses: AtomicFlag::new(false),
                 starves: AtomicFlag::new(false),
+                steering,
                 is_closing: AtomicFlag::new(false),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -506,6 +512,7 @@ impl Expires for Stream {
 impl StreamHandler for Stream {
     fn data_ready(this: ArcBorrow<'_, Self>, sk: &mut LockedSock<'_>) {
         let shared = this.shared();
+        this.steering.arrived(&this.sock, &shared.id);
         let (lack, _) = this.receive(sk, shared.id.dev.tuning.softirq_budget());
         shared.flags.answered.store(true, Relaxed);
         if lack == Lack::Turn {
@@ -522,7 +529,9 @@ impl StreamHandler for Stream {
     }
 
     fn records_ready(this: ArcBorrow<'_, Self>) {
-        this.shared().flags.answered.store(true, Relaxed);
+        let shared = this.shared();
+        this.steering.arrived(&this.sock, &shared.id);
+        shared.flags.answered.store(true, Relaxed);
         this.qp.note(QpNote::Socket);
     }
 

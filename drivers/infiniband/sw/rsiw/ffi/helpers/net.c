@@ -18,6 +18,7 @@
 #include <net/ipv6.h>
 #include <net/l3mdev.h>
 #include <net/net_namespace.h>
+#include <net/rps.h>
 #include <net/rtnetlink.h>
 #include <net/sock.h>
 #include <net/tcp.h>
@@ -443,6 +444,21 @@ u32 rsiw_helper_tcp_unread(const struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	return READ_ONCE(tp->rcv_nxt) - READ_ONCE(tp->copied_seq);
+}
+
+/* Returns by which number RFS knows what arrives for @sk, or 0 if it does not, or is off. */
+u32 rsiw_helper_sock_flow(const struct sock *sk)
+{
+#ifdef CONFIG_RPS
+	if (static_branch_unlikely(&rfs_needed))
+		return READ_ONCE(sk->sk_rxhash);
+#endif
+	return 0;
+}
+
+void rsiw_helper_flow_record_here(u32 flow)
+{
+	sock_rps_record_flow_hash(flow);
 }
 
 /* Received data, and memory of sends. */

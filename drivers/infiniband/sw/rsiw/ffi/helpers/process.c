@@ -17,6 +17,21 @@ bool rsiw_helper_process_is_ending(struct task_struct *task)
 	       !atomic_read(&sig->live);
 }
 
+/*
+ * Returns the processor that @task runs on, or ran on last, or -1 if it has ended; whether it runs;
+ * and how often it has got a processor.
+ */
+int rsiw_helper_thread_place(const struct task_struct *task, bool *runs, u64 *turns)
+{
+#ifdef CONFIG_SMP
+	*runs = READ_ONCE(task->on_cpu);
+#else
+	*runs = true;
+#endif
+	*turns = READ_ONCE(task->nvcsw) + READ_ONCE(task->nivcsw);
+	return READ_ONCE(task->exit_state) ? -1 : task_cpu(task);
+}
+
 /* Takes a reference to the calling process. */
 struct pid *rsiw_helper_current_process(void)
 {

@@ -23,6 +23,7 @@ use crate::ffi::raw::{
 };
 use core::{
     net::SocketAddr,
+    num::NonZero,
     ptr::NonNull, //
 };
 use kernel::{
@@ -661,5 +662,41 @@ impl LockedSock<'_> {
     pub(crate) fn read_up_to(&self) -> u32 {
         // SAFETY: the socket is live by the type invariants.
         unsafe { h::tcp_read_up_to(self.as_ptr()) }
+    }
+}
+
+/// What arrives for one socket, as Receive Flow Steering (RFS) knows it. May outlive the socket.
+///
+/// Where RFS is on, the network stack processes what arrives for a socket on the processor of whoever
+/// reads from it. It learns from `recvmsg` which one that is. Who takes received data in softirq, on
+/// behalf of somebody who never calls `recvmsg`, says it there: [`Flow::record_here`]. The stack takes
+/// that as a hint, and keeps the order of what arrives. Any context.
+#[derive(Clone, Copy)]
+pub(crate) struct Flow(NonZero<u32>);
+
+impl Flow {
+    /// Returns the flow of what arrives for `sock`; `None` if RFS is off, or nothing has arrived.
+    #[inline(always)]
+    pub(crate) fn of(sock: &TcpSocket) -> Option<Self> {
+        // SAFETY: the socket is live as long as `sock`; the function reads one word of it.
+        let hash = unsafe { h::sock_flow(sock.sk().as_ptr()) };
+        Self::from_hash(hash)
+    }
+
+    /// Returns the flow of which this is the [`Flow::hash`]; `None` for 0.
+    pub(crate) fn from_hash(hash: u32) -> Option<Self> {
+        NonZero::new(hash).map(Self)
+    }
+
+    /// Returns the number by which RFS knows the flow. Others may have the same.
+    pub(crate) fn hash(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Says that it is read on this processor. A thread may be moved to another one meanwhile: then
+    /// it is either of the two.
+    pub(crate) fn record_here(self) {
+        // SAFETY: no requirements.
+        unsafe { h::flow_record_here(self.0.get()) };
     }
 }

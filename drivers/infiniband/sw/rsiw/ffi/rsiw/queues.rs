@@ -22,8 +22,8 @@ pub(crate) struct Queues {
     pub(crate) data: OwnedQueue,
     /// For sending what can wait a little while more of it comes.
     pub(crate) patient: OwnedQueue,
-    /// For handlers of completions.
-    pub(crate) completions: OwnedQueue,
+    /// For handlers of completions, and what else is due on one processor.
+    pub(crate) softirq: OwnedQueue,
     /// For connections. Their work runs side by side, so that one which waits for its process does
     /// not hold up others.
     pub(crate) cm: OwnedQueue,
@@ -43,7 +43,7 @@ impl Queues {
         self.cm.drain();
         self.patient.drain();
         self.data.drain();
-        self.completions.drain();
+        self.softirq.drain();
         self.reaping.drain();
     }
 }
@@ -67,7 +67,7 @@ impl SharedQueues {
         let queues = Queues {
             data: OwnedQueue::new_urgent(c"rsiw")?,
             patient: OwnedQueue::new(c"rsiw-post")?,
-            completions: OwnedQueue::new_softirq(c"rsiw-comp")?,
+            softirq: OwnedQueue::new_softirq(c"rsiw-comp")?,
             cm: OwnedQueue::new(c"rsiw-cm")?,
             reaping: OwnedQueue::new_idle(c"rsiw-reap")?,
             loaded,

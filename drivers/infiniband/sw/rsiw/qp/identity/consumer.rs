@@ -16,7 +16,8 @@ use crate::{
         rdma::udata::MmapEntry,
         task::{
             is_kernel_thread,
-            Identity, //
+            Identity,
+            Thread, //
         },
     },
     qp::sq::kernel::KernelSq,
@@ -48,6 +49,8 @@ pub(in crate::qp) enum Consumer {
 pub(in crate::qp) struct OfProcess {
     /// The only process that may connect the QP.
     pub(in crate::qp) owner: Identity,
+    /// The thread that has made the QP.
+    pub(in crate::qp) thread: Thread,
     pub(in crate::qp) rings: Pin<KBox<ProcessRings>>,
     /// Whether its completions have room for immediate data.
     pub(in crate::qp) takes_immediate: bool,
@@ -134,6 +137,14 @@ impl Consumer {
         match self {
             Self::Process(process) => !process.owner.is_current(),
             Self::Kernel(kernel) => !is_kernel_thread() && !kernel.maker.is_current(),
+        }
+    }
+
+    /// Returns the thread of a process that has made the QP.
+    pub(in crate::qp) fn thread(&self) -> Option<&Thread> {
+        match self {
+            Self::Process(process) => Some(&process.thread),
+            Self::Kernel(_) => None,
         }
     }
 

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Says where the consumer of a queue pair is, for Receive Flow Steering (RFS).
+//!
+//! Payload is put into the consumer's memory in softirq, on whichever processor that runs, and the
+//! consumer then reads it on its own. With RFS the softirq runs where the reader of a socket is, and
+//! the network stack learns from `recvmsg` where that is. Consumers of verbs call nothing of that
+//! kind, and those who poll call nothing at all. So what arrives says it, now and then: this finds
+//! out where the consumer is, and has a softirq there tell the stack.
+//!
+//! A consumer is where its doorbell rang last, if it rings. Otherwise it is where the thread is that
+//! has made the queue pair, unless that thread does not run any more: then others do its work, and
+//! nobody knows where. A consumer in the kernel is where its completions are handled.
+//!
+//! If RFS is off, all of this is a branch that is not taken.
+//!
+//! Context: any.
+#![forbid(unsafe_code)]
+
+use crate::{
+    ffi::{
+        net::{
+            Flow,
+            TcpSocket, //
+        },
+        rsiw::queues::Queues,
+        time, //
+    },
+    qp::identity::QpIdentity, //
+};
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+const NS_PER_MS: u64 = 1_000_000;
+/// For how long the last doorbell tells where a consumer is, in milliseconds.
+const DOORBELL_HOLDS_MS: u64 = 100;
+
+/// What a stream has said of its consumer. It refers to nothing that must not be freed in softirq.
+#[pin_data]
+pub(in crate::qp) struct Steering {
+    /// When this was looked at last, in milliseconds: once in one of these is enough.
+    looked_at: Atomic<u64>,
+    /// When the doorbell rang last.
+    rang_at: Atomic<u64>,
+    /// How often the thread had got a processor at the last look.
+    turns: Atomic<u64>,
+    /// The hash of the flow, for the work.
+    hash: Atomic<u32>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Steering { self.work }
+}
+
+impl Steering {
+    pub(in crate::qp) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                looked_at: Atomic::new(0),
+                rang_at: Atomic::new(0),
+                turns: Atomic::new(0),
+                hash: Atomic::new(0),
+                work <- new_work!("rsiw::Steering::work"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Takes note that the doorbell rings, on the processor of the caller.
+    #[inline(always)]
+    pub(in crate::qp) fn rings(&self, sock: &TcpSocket) {
+        if let Some(flow) = Flow::of(sock) {
+            self.rings_for(flow);
+        }
+    }
+
+    #[cold]
+    fn rings_for(&self, flow: Flow) {
+        let ms = time::now() / NS_PER_MS;
+        if self.rang_at.load(Relaxed) != ms {
+            self.rang_at.store(ms, Relaxed);
+            flow.record_here();
+        }
+    }
+
+    /// Takes note that something has arrived for `sock`, which is the queue pair's.
+    #[inline(always)]
+    pub(in crate::qp) fn arrived(self: &Arc<Self>, sock: &TcpSocket, id: &QpIdentity) {
+        if let Some(flow) = Flow::of(sock) {
+            self.arrived_for(flow, id);
+        }
+    }
+
+    #[cold]
+    fn arrived_for(self: &Arc<Self>, flow: Flow, id: &QpIdentity) {
+        let ms = time::now() / NS_PER_MS;
+        if self.looked_at.load(Relaxed) == ms {
+            return;
+        }
+        self.looked_at.store(ms, Relaxed);
+        if ms.saturating_sub(self.rang_at.load(Relaxed)) < DOORBELL_HOLDS_MS {
+            return;
+        }
+        if let Some(cpu) = self.processor(id) {
+            self.hash.store(flow.hash(), Relaxed);
+            self.say(id.dev.queues(), flow, cpu);
+        }
+    }
+
+    /// Returns the processor that the consumer is on, if that is known.
+    fn processor(&self, id: &QpIdentity) -> Option<u32> {
+        let Some(thread) = id.consumer.thread() else {
+            return id.recv_cq.processor();
+        };
+        let place = thread.place()?;
+        let before = self.turns.load(Relaxed);
+        self.turns.store(place.turns, Relaxed);
+        (place.runs || place.turns != before).then_some(place.cpu)
+    }
+
+    /// Says that `flow` is read on processor `cpu`.
+    fn say(self: &Arc<Self>, queues: &Queues, flow: Flow, cpu: u32) {
+        if !queues.softirq.enqueue_elsewhere(cpu, self.clone()) {
+            flow.record_here();
+        }
+    }
+}
+
+impl WorkItem for Steering {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if let Some(flow) = Flow::from_hash(this.hash.load(Relaxed)) {
+            flow.record_here();
+        }
+    }
+}
