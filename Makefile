@@ -87,7 +87,8 @@ bench-wan:
 # ROUNDS: how often each device has its turn. DEVICES, CASES (with commas), WHERE: of what.
 bench-smp:
 	@tools/bench/smp $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(DEVICES),--devices "$(DEVICES)") \
-		$(if $(CASES),--cases "$(CASES)") $(if $(WHERE),--path "$(WHERE)")
+		$(if $(CASES),--cases "$(CASES)") $(if $(WHERE),--path "$(WHERE)") \
+		$(if $(filter 1,$(RFS)),--rfs)
 
 # ROUNDS: how often each has its turn in the timed part. DEVICES, CASES (with commas): of what.
 bench-storage:
@@ -135,7 +136,7 @@ help:
 	@echo "make bench-wan        links with a rate and a delay: rsiw beside siw and plain TCP"
 	@echo "                      (DEVICES=rsiw,tcp CASES='1000 Mb/s 40 ms write 1048576 x16')"
 	@echo "make bench-smp        two processors in real time, with programs that poll and that sleep"
-	@echo "                      (ROUNDS=5 DEVICES=rsiw,siw CASES='send_lat 64 polls' WHERE=wire)"
+	@echo "                      (ROUNDS=5 DEVICES=rsiw,siw CASES='send_lat 64 polls' WHERE=wire RFS=1)"
 	@echo "make bench-storage    NVMe and NFS over rsiw, siw and plain TCP"
 	@echo "                      (ROUNDS=3 DEVICES=rsiw,tcp CASES='nvme read 4K x1')"
 	@echo "make bench-posting    posting with and without system calls, in real time (ROUNDS=9 EVENTS=1)"

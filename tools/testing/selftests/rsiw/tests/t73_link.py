@@ -96,6 +96,45 @@ def place(t):
         yield wire, etc
 
 
+ENTRIES = "/proc/sys/net/core/rps_sock_flow_entries"
+
+
+@test("link-rfs", cost=3, limit=60, only_type="rsiw")
+def link_rfs(t):
+    """A file may ask for Receive Flow Steering, which leaves alone what others have set."""
+    queue = "/sys/class/net/%s/queues/rx-0/" % IF_S
+    flows, mask = queue + "rps_flow_cnt", queue + "rps_cpus"
+
+    def found():
+        return [LOCAL.read(name).strip() for name in (ENTRIES, flows)] + [
+            int(LOCAL.read(mask).strip().replace(",", ""), 16)]
+
+    with place(t) as (_, etc):
+        cpus = sum(1 << cpu for cpu in os.sched_getaffinity(0))
+        try:
+            with t.sub("off"):
+                etc.write(IF_S + ".conf", "rfs=off\n")
+                made(etc)
+                if found() != ["0", "0", 0]:
+                    raise Fail("%s" % found())
+                sh("rdma", "link", "del", MADE)
+            etc.write(IF_S + ".conf", "rfs=on\n")
+            for before, want in ((["0", "0", 0], ["32768", "32768", cpus]),
+                                 (["1024", "256", 1], ["1024", "256", 1])):
+                with t.sub("on, %s before" % before):
+                    for name, value in zip((ENTRIES, flows, mask), before):
+                        LOCAL.write(name, "%s" % value)
+                    made(etc)
+                    sh("rdma", "link", "del", MADE)
+                    if found() != want:
+                        raise Fail("%s" % found())
+            with t.sub("neither"):
+                etc.write(IF_S + ".conf", "rfs=perhaps\n")
+                not_made(etc, "rfs is on or off")
+        finally:
+            LOCAL.write(ENTRIES, "0")
+
+
 @test("link-fails-closed", cost=20, limit=300, only_type="rsiw", packaged=True, long=True)
 def fails_closed(t):
     """Whatever is missing of what a file asks for, there is no device."""
