@@ -44,8 +44,14 @@ impl OwnedQueue {
         Self::with_flags(name, UNBOUND)
     }
 
-    /// Makes a queue whose work runs before that of others. The administrator can change that, and
-    /// choose the CPUs, in `/sys/devices/virtual/workqueue/NAME`. Otherwise as [`OwnedQueue::new`].
+    /// Makes a queue of which the administrator can choose the CPUs, and the priority, in
+    /// `/sys/devices/virtual/workqueue/NAME`. Otherwise as [`OwnedQueue::new`].
+    pub(crate) fn new_adjustable(name: &'static CStr) -> Result<Self> {
+        Self::with_flags(name, UNBOUND | b::wq_flags_WQ_SYSFS)
+    }
+
+    /// Makes a queue whose work runs before that of others. Otherwise as
+    /// [`OwnedQueue::new_adjustable`].
     pub(crate) fn new_urgent(name: &'static CStr) -> Result<Self> {
         let urgent = b::wq_flags_WQ_HIGHPRI | b::wq_flags_WQ_SYSFS;
         Self::with_flags(name, UNBOUND | urgent)

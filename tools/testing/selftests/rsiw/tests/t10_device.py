@@ -168,20 +168,21 @@ def memory_cgroup(t):
 KUNIT = "/sys/kernel/debug/kunit"
 
 
-@test("workqueue", cost=2, only_type="rsiw")
+@test("workqueue", cost=3, only_type="rsiw")
 def workqueue(t):
     """The priority of the work items that send can be looked at and changed."""
-    path = "/sys/devices/virtual/workqueue/%s/nice" % t.env.module
-    usual = LOCAL.read(path).strip()
-    if usual != "-20":
-        raise Fail("nice is %s" % usual)
-    try:
-        LOCAL.write(path, "5")
-        perftest(t, t.topo.wire, "ib_write_bw", 65536, 200)
-        if LOCAL.read(path).strip() != "5":
-            raise Fail("nice is not what was written")
-    finally:
-        LOCAL.write(path, usual)
+    for name, want in ((t.env.module, "-20"), (t.env.module + "-post", "0")):
+        path = "/sys/devices/virtual/workqueue/%s/nice" % name
+        usual = LOCAL.read(path).strip()
+        if usual != want:
+            raise Fail("nice of %s is %s" % (name, usual))
+        try:
+            LOCAL.write(path, "5")
+            perftest(t, t.topo.wire, "ib_write_bw", 65536, 200)
+            if LOCAL.read(path).strip() != "5":
+                raise Fail("nice of %s is not what was written" % name)
+        finally:
+            LOCAL.write(path, usual)
 
 
 @test("kunit", cost=1, only_type="rsiw", where=KUNIT)

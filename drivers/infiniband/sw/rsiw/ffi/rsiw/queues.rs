@@ -66,7 +66,7 @@ impl SharedQueues {
     pub(crate) fn new(loaded: Loaded) -> Result<Self> {
         let queues = Queues {
             data: OwnedQueue::new_urgent(c"rsiw")?,
-            patient: OwnedQueue::new(c"rsiw-post")?,
+            patient: OwnedQueue::new_adjustable(c"rsiw-post")?,
             softirq: OwnedQueue::new_softirq(c"rsiw-comp")?,
             cm: OwnedQueue::new(c"rsiw-cm")?,
             reaping: OwnedQueue::new_idle(c"rsiw-reap")?,
