@@ -59,6 +59,10 @@ mutants:
 bench:
 	@tools/bench/run
 
+# BASE: results to compare with.
+bench-quick:
+	@tools/bench/quick $(if $(BASE),--base "$(BASE)")
+
 # CASE, WHERE and DEVICE: what of the benchmark. TOP: how many functions. DIRECT: rsiw's
 # parameter of that name.
 CASE ?= $(if $(filter tcp,$(DEVICE)),iperf3,send_bw 65536)
@@ -128,6 +132,7 @@ help:
 	@echo "make bench            the benchmark: rsiw beside siw, rxe and plain TCP"
 	@echo "make bench-native     its main cases in real time, on this machine's processor"
 	@echo "                      (RUNS=5 DEVICES=rsiw,tcp CASES='send_bw 65536,iperf3' WHERE=wire)"
+	@echo "make bench-quick      what a message costs in eight cases, in two minutes (BASE=before.json)"
 	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
 	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40 DIRECT=0|1|2)"
 	@echo "make bench-sweep      messages of every size: throughput and latency, and where they dip"
@@ -157,4 +162,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged port user run-image deb release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting conformance-report lint clean distclean help
+.PHONY: module packaged port user run-image deb release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-quick conformance-report lint clean distclean help

@@ -554,6 +554,23 @@ class LongWays(unittest.TestCase):
         self.assertEqual([r["case"] for r in rows], list(map(wans.name, wanted)))
 
 
+class Quick(unittest.TestCase):
+    PROFILE = {"case": "send_bw 64", "components": {"core": 100.4, "copies": 64, "memory": 50},
+               "functions": [{"name": "memset_orig", "value": 20}, {"name": "kfree", "value": 30},
+                             {"name": "clear_page_erms", "value": 10.2}]}
+
+    def test_row(self):
+        self.assertEqual(script("quick").row(self.PROFILE), {
+            "case": "send_bw 64", "work": 120, "copied": 64, "cleared": 30})
+
+    def test_table(self):
+        quick = script("quick")
+        rows = [quick.row(self.PROFILE)]
+        before = [{**rows[0], "work": 100}]
+        self.assertRegex(quick.table(rows, before), r"send_bw 64 +120 +\+20\.0 % +64 +30")
+        self.assertRegex(quick.table(rows, None), r"send_bw 64 +120 +- +64")
+
+
 def script(name):
     """The host's part of a benchmark, which is a script."""
     loader = importlib.machinery.SourceFileLoader(name, os.path.join(HERE, name))
