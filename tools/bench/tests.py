@@ -446,14 +446,15 @@ class TwoProcessors(unittest.TestCase):
         smp = script("smp")
         booted = []
 
-        def measure(todo, path, names, modules):
+        def measure(todo, path, names, modules, extra):
+            self.assertEqual(extra, ["--rfs"])
             booted.append(list(todo))
             # siw hangs in its second turn.
             done = 4 if len(booted) == 1 else len(todo)
             return [{**self.ROW, "device": d, "value": 1.0}
                     for d in todo[:done]], done
         smp.measure = measure
-        runs = smp.rounds(["rsiw", "siw"], 3, "wire", ["send_lat 64 polls"], {})
+        runs = smp.rounds(["rsiw", "siw"], 3, "wire", ["send_lat 64 polls"], {}, ["--rfs"])
         self.assertEqual(booted, [["rsiw", "siw"] * 3, ["rsiw", "siw"]])
         self.assertEqual([len(r["runs"]) for r in runs.rows()], [3, 3])
 
