@@ -26,7 +26,8 @@ use super::{
         Matchmaker,
         Recipient, //
     },
-    registry::Entry, //
+    registry::Entry,
+    secure::HANDSHAKE_MS, //
 };
 use crate::{
     ffi::{
@@ -282,6 +283,9 @@ impl Pairing {
         let Some((posted, most_ms)) = self.qp.waits_for_peer() else {
             return self.watch();
         };
+        // A handshake of TLS is no silence of the peer: it takes a process on either host.
+        let more_ms = self.place.endpoints.dev.tls().map_or(0, |_| HANDSHAKE_MS);
+        let most_ms = most_ms.saturating_add(more_ms);
         let (pause, objection) = {
             let mut progress = self.progress.lock();
             (progress.trying.next(posted, most_ms), progress.objection)

@@ -52,7 +52,7 @@ use kernel::{
 };
 
 /// How long the daemon may take, in milliseconds: less than the phases in which it has to.
-const HANDSHAKE_MS: u32 = 10_000;
+pub(super) const HANDSHAKE_MS: u32 = 10_000;
 /// The kernel limits how many handshakes wait for the daemon. If there are too many, the side that
 /// was connected to asks again after this many milliseconds, the other side at the next tick of its
 /// phase.

@@ -97,7 +97,7 @@ def with_keys(t):
     tls.need(t)
     secure.need(t)
     with keys() as (_, both, *_):
-        with tls.Agent(t), tls.TlsWire(t, both, both) as wire:
+        with tls.Agent(t) as agent, tls.TlsWire(t, both, both) as wire:
             secure.works(t, wire, "tls-psk", secure.PLAIN)
             with t.sub("it is shown"):
                 shown(t, wire.path)
@@ -105,6 +105,14 @@ def with_keys(t):
                 stream(t, "rstream", wire.path, "-T", "v", "-S", 4096, "-C", 20, "-I", 5)
             with t.sub("queue pairs by number"):
                 perftest(t, wire.path, "ib_send_bw", 4096, 50, qps=4, gid=1)
+            with t.sub("queue pairs by number, while the daemon takes its time"):
+                agent.signal(signal.SIGSTOP)
+                pair = Perftest(t, wire.path, "ib_write_bw", "-s", 4096, "-n", 50, gid=1)
+                pair.connect()
+                # Longer than a peer may take that does not answer.
+                time.sleep(4)
+                agent.signal(signal.SIGCONT)
+                pair.finish()
             with t.sub("data of all sizes"):
                 t.own("integrity", wire.path, "--only", "random", "--seconds", 8)
             with t.sub("data of all small sizes"):
