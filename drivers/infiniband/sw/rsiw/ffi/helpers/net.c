@@ -407,6 +407,21 @@ int rsiw_helper_tcp_send_bvec_held(struct sock *sk, const struct bio_vec *bvec,
 	return ret;
 }
 
+/*
+ * Gives @sk, which is locked, a page for what TCP copies next, unless it has memory for that. TCP
+ * would take 32 KiB, and a frame of set-up has a few hundred octets.
+ */
+static void sock_add_page(struct sock *sk)
+{
+	struct page_frag *frag = &sk->sk_frag;
+
+	if (frag->page)
+		return;
+	frag->page = alloc_page(sk->sk_allocation | __GFP_NOWARN);
+	frag->offset = 0;
+	frag->size = PAGE_SIZE;
+}
+
 /* Sends what it can of a frame, which TCP copies. */
 int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
 {
@@ -416,8 +431,9 @@ int rsiw_helper_tcp_send(struct sock *sk, void *data, size_t len)
 
 	iov_iter_kvec(&msg.msg_iter, ITER_SOURCE, &vec, 1, len);
 	lock_sock(sk);
+	sock_add_page(sk);
 	ret = send_unless_ended(sk, &msg, len);
-	/* A connection sends few frames; without this it would keep 32 KiB for the next one. */
+	/* A connection sends few frames, and does not keep the page for the next one. */
 	if (sk->sk_frag.page) {
 		put_page(sk->sk_frag.page);
 		sk->sk_frag.page = NULL;
