@@ -145,6 +145,10 @@ SMP = tuple("%s %s" % (name, waits)
             for waits in ("polls", "events")
             if not (name.startswith("write") and waits == "events"))
 
+# So many times the iterations where that is throughput: two processors do the usual ones in less time
+# than TCP takes to find out how much fits on the way.
+SMP_TIMES = 8
+
 # Of bench-native, which runs each case so often in a guest, and has so many times the
 # iterations where that is throughput: a processor does in a fraction of a second
 # what takes an emulated one long.
