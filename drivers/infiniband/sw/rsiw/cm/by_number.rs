@@ -101,7 +101,6 @@ use kernel::{
 
 /// How many Requests for queue pairs that are not ready a device keeps.
 const PARKED: usize = 256;
-const NS_PER_MS: u64 = 1_000_000;
 
 /// Returns whether a change is about a queue pair that is, or becomes, connected by number. The
 /// RDMA CM names no address for an iWARP device.
@@ -224,7 +223,7 @@ impl Book {
     fn park(&mut self, key: (u32, Gid), parked: Parked) -> Result<[Option<usize>; 2]> {
         let node = RBTreeNode::new(key, parked, GFP_KERNEL_ACCOUNT)?;
         let replaced = self.take_parked(key).map(|old| old.number);
-        let now = time::now() / NS_PER_MS;
+        let now = time::now_ms();
         let crowded = self
             .crowd
             .admit(Place::new(parked.source, parked.number, now));

@@ -50,7 +50,6 @@ use kernel::{
 const HALF_OPEN: (usize, usize) = (128, 1024);
 /// How many handshakes of TLS a listener may have under way: each is a process of the daemon's.
 const HANDSHAKES: usize = 32;
-const NS_PER_MS: u64 = 1_000_000;
 
 /// Who is told of Requests.
 pub(super) enum Addressee {
@@ -98,7 +97,7 @@ fn crowd(places: usize) -> Result<Crowd<KVec<Place>>> {
 }
 
 fn place(source: Source, number: usize) -> Place {
-    Place::new(source, number, time::now() / NS_PER_MS)
+    Place::new(source, number, time::now_ms())
 }
 
 impl Listener {

@@ -162,20 +162,19 @@ pub(crate) fn is_kernel_thread() -> bool {
     unsafe { h::is_kernel_thread() }
 }
 
-/// A process, which may have ended.
-pub(crate) struct Process(ARef<Task>);
+/// A process, which may have ended: that of a thread.
+pub(crate) struct Process(Thread);
 
 impl Process {
     /// Returns the calling process. Process context.
     pub(crate) fn current() -> Self {
-        let task: &Task = current!();
-        Self(task.into())
+        Self(Thread::current())
     }
 
     /// Returns whether the process is about to end, or has ended.
     pub(crate) fn is_ending(&self) -> bool {
         // SAFETY: the reference keeps the task, and with it what all threads share.
-        unsafe { h::process_is_ending(self.0.as_ptr()) }
+        unsafe { h::process_is_ending(self.0 .0.as_ptr()) }
     }
 }
 

@@ -166,6 +166,8 @@ impl<T: Expires> Timer<T> {
     }
 }
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// Returns the nanoseconds since some point in the past. Any context.
 #[inline]
 pub(crate) fn now() -> u64 {
@@ -173,6 +175,11 @@ pub(crate) fn now() -> u64 {
     let nanoseconds = unsafe { b::ktime_get() };
     // They do not wrap in the lifetime of a machine, so they are never negative.
     u64::try_from(nanoseconds).unwrap_or(0)
+}
+
+/// Returns the whole milliseconds since the same point in the past as [`now`]. Any context.
+pub(crate) fn now_ms() -> u64 {
+    now() / NS_PER_MS
 }
 
 /// Returns the nanoseconds since 1970. Any context.

@@ -462,7 +462,7 @@ u32 rsiw_helper_tcp_unread(const struct sock *sk)
 	return READ_ONCE(tp->rcv_nxt) - READ_ONCE(tp->copied_seq);
 }
 
-/* Returns by which number RFS knows what arrives for @sk, or 0 if it does not, or is off. */
+/* Returns the number of the flow that arrives for @sk; 0 if RFS is off, or nothing has arrived. */
 u32 rsiw_helper_sock_flow(const struct sock *sk)
 {
 #ifdef CONFIG_RPS

@@ -8,11 +8,12 @@
 //! kind, and those who poll call nothing at all. So what arrives says it, now and then: this finds
 //! out where the consumer is, and has a softirq there tell the stack.
 //!
-//! A consumer is where its doorbell rang last, if it rings. Otherwise it is where the thread is that
-//! has made the queue pair, unless that thread does not run any more: then others do its work, and
-//! nobody knows where. A consumer in the kernel is where its completions are handled.
+//! The place of a consumer is the processor on which its doorbell rang last, if that was a moment
+//! ago. Otherwise it is the processor of the thread that made the queue pair, as long as that thread
+//! runs now and then; if it does not, other threads do its work, and the place is unknown. For a
+//! consumer in the kernel it is the processor that handles its completions.
 //!
-//! If RFS is off, all of this is a branch that is not taken.
+//! If RFS is off, all of this is one short call for each arrival and each doorbell.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -44,7 +45,6 @@ use kernel::{
     },
 };
 
-const NS_PER_MS: u64 = 1_000_000;
 /// For how long the last doorbell tells where a consumer is, in milliseconds.
 const DOORBELL_HOLDS_MS: u64 = 100;
 
@@ -89,9 +89,9 @@ impl Steering {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn rings_for(&self, flow: Flow) {
-        let ms = time::now() / NS_PER_MS;
+        let ms = time::now_ms();
         if self.rang_at.load(Relaxed) != ms {
             self.rang_at.store(ms, Relaxed);
             flow.record_here();
@@ -106,9 +106,9 @@ impl Steering {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn arrived_for(self: &Arc<Self>, flow: Flow, id: &QpIdentity) {
-        let ms = time::now() / NS_PER_MS;
+        let ms = time::now_ms();
         if self.looked_at.load(Relaxed) == ms {
             return;
         }
