@@ -276,3 +276,13 @@ class Topology:
             if more:
                 found.append("%s: %s" % (dev, ", ".join(more)))
         return "; ".join(found)
+
+
+def steer(cpus, flows):
+    """Has the processors of a mask take in what arrives at either end of the wire, but for as many
+    flows as are remembered: those are taken in where they are read (RFS)."""
+    for netns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
+        queue = "/sys/class/net/%s/queues/rx-0/" % netdev
+        sh("sh", "-c", "echo %x >%srps_cpus; echo %d >%srps_flow_cnt" % (
+            cpus, queue, flows, queue), netns=netns)
+    sh("sysctl", "-q", "-w", "net.core.rps_sock_flow_entries=%d" % flows)

@@ -5,42 +5,30 @@ import contextlib
 import os
 
 from rsiwtest.core import Fail, Skip, test
-from rsiwtest.machine import LOCAL
 from rsiwtest.tools import Perftest, perftest
-from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, sh
+from rsiwtest.topo import steer
+
+from .t40_cm import one_queue
 
 FLOWS = 1024
-# The processors of the driver's work items. Whoever sends is taken for one who reads.
-WORKERS = "/sys/devices/virtual/workqueue/cpumask"
 # Messages of 64 KiB, of which some come together.
 MESSAGES, LEAST = 300, 20
-
-
-def set_queues(cpus, flows):
-    """Which processors take in what arrives at either end, by hash; and for how many flows it is
-    known where they are read."""
-    for netns, netdev in ((NS_A, IF_A), (NS_B, IF_B)):
-        queue = "/sys/class/net/%s/queues/rx-0/" % netdev
-        sh("sh", "-c", "echo %x >%srps_cpus; echo %d >%srps_flow_cnt" % (
-            cpus, queue, flows, queue), netns=netns)
-    sh("sysctl", "-q", "-w", "net.core.rps_sock_flow_entries=%d" % flows)
 
 
 @contextlib.contextmanager
 def steered(flows):
     """Within, what arrives goes to the first processor, where also the driver's work items are, but
-    for flows that are read elsewhere. Gives two processors."""
-    cpus, before = sorted(os.sched_getaffinity(0)), LOCAL.read(WORKERS).strip()
-    if len(cpus) < 2:
-        raise Skip("one processor")
-    try:
-        LOCAL.write(WORKERS, "%x" % (1 << cpus[0]))
-        set_queues(1 << cpus[0], flows)
-        yield cpus[:2]
-    finally:
-        os.sched_setaffinity(0, cpus)
-        set_queues(0, 0)
-        LOCAL.write(WORKERS, before)
+    for flows that are read elsewhere: whoever sends is taken for one who reads. Gives two
+    processors."""
+    with one_queue() as cpus:
+        if len(cpus) < 2:
+            raise Skip("one processor")
+        first, other, *_ = sorted(cpus)
+        try:
+            steer(1 << first, flows)
+            yield first, other
+        finally:
+            steer(0, 0)
 
 
 def handed_to(cpu):
