@@ -132,7 +132,7 @@ help:
 	@echo "make bench            the benchmark: rsiw beside siw, rxe and plain TCP"
 	@echo "make bench-native     its main cases in real time, on this machine's processor"
 	@echo "                      (RUNS=5 DEVICES=rsiw,tcp CASES='send_bw 65536,iperf3' WHERE=wire)"
-	@echo "make bench-quick      what a message costs in eight cases, in two minutes (BASE=before.json)"
+	@echo "make bench-quick      what a message costs in eight cases, in three minutes (BASE=before.json)"
 	@echo "make profile          where a message's instructions go (CASE='send_bw 65536'"
 	@echo "                      WHERE=wire|loopback DEVICE=rsiw|siw|rxe|tcp TOP=40 DIRECT=0|1|2)"
 	@echo "make bench-sweep      messages of every size: throughput and latency, and where they dip"
