@@ -51,7 +51,7 @@ ALL_WAITS = {
     ("ffi/rdma/handle.rs", "revoke"): None,
     ("ffi/workqueue.rs", "flush"): None,
     ("ffi/workqueue.rs", "drain"): None,
-    ("ffi/rsiw/queues.rs", "drain"): None,
+    ("ffi/rsiw.rs", "drain"): None,
     ("mr.rs", "wait_quiet"): None,
     ("cm/endpoint.rs", "disarm"): TIMERS,
     ("cm/acceptor.rs", "remove"): TIMERS,
@@ -76,7 +76,7 @@ ALL_WAITS = {
     ("ffi/net/netdev.rs", "drop"): "removal of all devices",
     ("ffi/module.rs", "drop"): UNLOAD,
     ("ffi/workqueue.rs", "drop"): UNLOAD,
-    ("ffi/rsiw/queues.rs", "drop"): UNLOAD,
+    ("ffi/rsiw.rs", "drop"): UNLOAD,
     ("ffi/debugfs.rs", "drop"): "who reads or writes its debugfs files",
     ("ffi/mm/movable.rs", "drop"): "readers of the word that moves, RCU",
     ("ffi/net/tls.rs", "drop"): "who tells of the end of a handshake",
@@ -124,7 +124,7 @@ def waits(sources, table, section):
 # Who observes an object: who describes it, the core's queries, and sums of counters.
 DESCRIBES = re.compile(r"\bDetails\s*<")
 QUERIES = re.compile(r"query(?:_\w+)?|describe(?:_\w+)?|of_port")
-STATS = "ffi/rdma/callbacks/stats.rs"
+STATS = "ffi/rdma/callbacks/device.rs"
 TAKES = re.compile(r"(\w+)\s*\.\s*(?:lock|try_lock|with_lock|hold)\s*\(")
 
 # The spin locks that observers take, by what they are a field of, and who else takes them: set-up
@@ -132,7 +132,7 @@ TAKES = re.compile(r"(\w+)\s*\.\s*(?:lock|try_lock|with_lock|hold)\s*\(")
 OBSERVED = {
     "Qp.shown": {"show"},
     "Stream.shown_peer": {"link_to", "unlink"},
-    "qp/identity/consumer.rs.posted": {"replace_rings"},
+    "qp/identity.rs.posted": {"replace_rings"},
     "Endpoint.shown": {"show_phase", "recipient", "set_recipient", "introduce", "take_recipient",
                        "consumer"},
     "ByNumber.told": {"is_told", "terms", "fits", "as_callee", "begin_to_meet", "ready_to_send",
@@ -288,7 +288,7 @@ def log_lines(source, writers):
     else writes one is in the table."""
     for m in WRITES.finditer(source.code):
         if (source.path not in writers and not DEFECT.match(source.text, m.start())
-                and not (source.path == "ffi/ratelimit.rs" and "ratelimit" in m.group())):
+                and not (source.path == "ffi/time.rs" and "ratelimit" in m.group())):
             yield (f"{source.at(m.start())}: a line in the log that names no author; "
                    "Device::log writes those")
 

@@ -14,13 +14,13 @@ use crate::{
             Counted,
             StatDesc, //
         },
-        rsiw::methods::PortCounter, //
+        rsiw::PortCounter, //
     },
     proto::{
         counters::{
             Counter,
-            Tally,
-            COUNT, //
+            Tally, //
+            COUNT,
         },
         schedule::Actor, //
     },

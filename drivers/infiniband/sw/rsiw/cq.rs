@@ -45,15 +45,15 @@ use crate::{
             wr::WcRoom, //
         },
         rsiw::{
-            queues::Queues,
-            trace, //
+            trace,
+            Queues, //
         },
         task::memory_for, //
     },
     limits::{
         Limits,
-        Quota,
-        MAX_CQE, //
+        Quota, //
+        MAX_CQE,
     },
     proto::{
         failure::{
@@ -65,8 +65,8 @@ use crate::{
         sends::Status, //
     },
     queue::{
-        posted::Slots,
-        shared::Offer, //
+        shared::Offer,
+        Slots, //
     },
     watched::{
         Watch,

@@ -35,18 +35,16 @@ use crate::{
             handle::DeviceHandle, //
         },
         rsiw::{
-            methods::{
-                Setting,
-                VERSION, //
-            },
             params,
-            queues::Queues, //
+            Queues,
+            Setting,
+            VERSION, //
         },
         workqueue::OwnedQueue, //
     },
     limits::{
         Limits,
-        Quota,
+        Quota, //
         KERNEL_MAX_SGE,
         MAX_CQ,
         MAX_CQE,
@@ -55,7 +53,7 @@ use crate::{
         MAX_READS,
         MAX_SRQ,
         MAX_SRQ_WR,
-        MAX_WR, //
+        MAX_WR,
     },
     log::{
         Author,
@@ -63,11 +61,11 @@ use crate::{
     },
     mr::{
         table::{
-            StagTable,
-            MAX_MR, //
+            StagTable, //
+            MAX_MR,
         },
-        PdId,
-        MAX_FAST_REG, //
+        PdId, //
+        MAX_FAST_REG,
     },
     proto::{
         by_number::Gid,

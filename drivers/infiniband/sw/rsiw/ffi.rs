@@ -15,7 +15,6 @@ pub(crate) mod hash;
 pub(crate) mod mm;
 pub(crate) mod module;
 pub(crate) mod net;
-pub(crate) mod ratelimit;
 mod raw;
 pub(crate) mod rdma;
 pub(crate) mod rsiw;

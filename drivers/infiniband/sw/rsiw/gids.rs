@@ -17,7 +17,7 @@ use crate::{
             NetDevice, //
         },
         rdma::handle::DeviceHandle,
-        rsiw::queues::Queues,
+        rsiw::Queues,
         time::{
             Expires,
             Timer, //
@@ -29,7 +29,7 @@ use crate::{
         MAX_GIDS,
         NO_GID, //
     },
-    ud::ports::UdPorts,
+    ud::ports::UdPorts, //
 };
 use kernel::{
     impl_has_work, new_work,

@@ -32,10 +32,8 @@ use crate::{
         },
         rsiw::{
             params,
-            queues::{
-                Queues,
-                SharedQueues, //
-            },
+            Queues,
+            SharedQueues, //
         },
     },
     qp::direct::LocalPeers,

@@ -13,7 +13,7 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use crate::ffi::ratelimit::RateLimit;
+use crate::ffi::time::RateLimit;
 use kernel::{
     fmt::{
         self,

@@ -25,7 +25,6 @@ pub(crate) mod direct;
 pub(crate) mod identity;
 mod intake;
 mod memory;
-mod place;
 mod poller;
 mod sending;
 pub(crate) mod shared;

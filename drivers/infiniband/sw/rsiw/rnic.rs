@@ -26,7 +26,7 @@ use crate::{
             handle::DeviceHandle,
             iwcm, //
         },
-        rsiw::queues::Queues,
+        rsiw::Queues,
         time::{
             Expires,
             Timer, //

@@ -38,14 +38,13 @@ use crate::{
         task::memory_for, //
     },
     limits::{
-        Quota,
+        Quota, //
         KERNEL_MAX_SGE,
-        MAX_SRQ_WR, //
+        MAX_SRQ_WR,
     },
     mr::PdId,
     proto::receiver::Recv,
     queue::{
-        posted::Slots,
         rq::{
             BadRecv,
             KernelRq,
@@ -56,7 +55,8 @@ use crate::{
             new_ring,
             Offer, //
         },
-        SgList, //
+        SgList,
+        Slots, //
     },
     watched::{
         Watch,

@@ -75,7 +75,7 @@ use crate::{
                 WcRoom, //
             },
         },
-        rsiw::methods::{
+        rsiw::{
             self,
             Methods,
             PortCounter,
@@ -86,8 +86,8 @@ use crate::{
         table::MAX_MR,
         Grant,
         Mr,
-        PdId,
-        MAX_FAST_REG, //
+        PdId, //
+        MAX_FAST_REG,
     },
     proto::{
         by_number::MAX_GIDS,
@@ -131,7 +131,7 @@ fn features(udata: Option<&Udata<'_>>) -> Features {
 impl Driver for Rsiw {
     const DRIVER_ID: DriverId = DriverId::SIW;
     const ABI_VERSION: u32 = abi::VERSION;
-    const IN_C: InC = methods::in_c::<Self>();
+    const IN_C: InC = rsiw::in_c::<Self>();
     const NODE_DESC: &'static [u8] = b"rsiw: software iWARP";
     const GIDS: u16 = MAX_GIDS as u16; // CAST: 32.
     const MAX_FAST_REG: u32 = MAX_FAST_REG;

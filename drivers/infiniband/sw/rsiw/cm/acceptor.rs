@@ -57,7 +57,7 @@ use crate::{
             LocalOwner,
             Mapping, //
         },
-        rsiw::queues::Queues,
+        rsiw::Queues,
         time::{
             Expires,
             Timer, //

@@ -22,7 +22,7 @@ use crate::{
     ffi::{
         mm::NoIo,
         rdma::iwcm::ConsumerId,
-        rsiw::queues::Queues, //
+        rsiw::Queues, //
     },
     proto::drain::drain, //
 };

@@ -31,7 +31,7 @@ use crate::{
                 WcStatus, //
             },
         },
-        rsiw::queues::Queues,
+        rsiw::Queues,
         task::{
             is_softirq,
             NoSoftirq, //
@@ -50,7 +50,7 @@ use crate::{
         },
         sends::Status, //
     },
-    queue::posted::Slots, //
+    queue::Slots, //
 };
 use core::num::Saturating;
 use kernel::{

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Clocks, and timers of reference-counted objects.
+//! Clocks, timers of reference-counted objects, and how often something may be done that others can
+//! cause.
 //!
 //! A [`Timer`] (milliseconds) or [`hrtimer::ShortTimer`] (microseconds) is a part of its
 //! object. While it runs it has a reference to the object, which the callback gets: so nobody has
@@ -48,6 +49,7 @@
 //! ```
 //!
 //! C headers: [`include/linux/timer.h`](srctree/include/linux/timer.h),
+//! [`include/linux/ratelimit.h`](srctree/include/linux/ratelimit.h),
 //! [`include/linux/timekeeping.h`](srctree/include/linux/timekeeping.h)
 
 pub(crate) mod hrtimer;
@@ -188,4 +190,62 @@ pub(crate) fn wall() -> u64 {
     let nanoseconds = unsafe { b::ktime_get_with_offset(b::tk_offsets_TK_OFFS_REAL) };
     // The administrator may set it to a time before.
     u64::try_from(nanoseconds).unwrap_or(0)
+}
+
+/// A `struct ratelimit_state`: ten times in five seconds, the kernel's default.
+///
+/// What was refused is counted, and told by who asks with [`RateLimit::take_missed`]: the kernel
+/// itself writes no line about it. What shares a limit can hide each other: who uses it up leaves
+/// nothing for the rest. Any context.
+///
+/// # Examples
+///
+/// ```
+/// use crate::ffi::time::RateLimit;
+/// use kernel::prelude::*;
+///
+/// fn complain(limit: &RateLimit) {
+///     if limit.allow() {
+///         let left_out = limit.take_missed();
+///         pr_info!("a bad packet, and {left_out} before that were not told of\n");
+///     }
+/// }
+/// ```
+///
+/// # Invariants
+///
+/// `state` is initialised.
+#[pin_data]
+pub(crate) struct RateLimit {
+    #[pin]
+    state: Opaque<b::ratelimit_state>,
+}
+
+// SAFETY: C's states may be used from any thread.
+unsafe impl Send for RateLimit {}
+// SAFETY: as above; what changes in them is atomic or under their own lock.
+unsafe impl Sync for RateLimit {}
+
+impl RateLimit {
+    pub(crate) fn new() -> impl PinInit<Self> {
+        // INVARIANT: the helper initialises it.
+        pin_init!(Self {
+            state <- Opaque::ffi_init(|state| {
+                // SAFETY: `state` is a place for one, which does not move once initialised.
+                unsafe { h::ratelimit_init(state) };
+            }),
+        })
+    }
+
+    /// Returns whether it may be done once more now, and counts that.
+    pub(crate) fn allow(&self) -> bool {
+        // SAFETY: by the type invariants. The name would be for a line that is not written.
+        unsafe { b::___ratelimit(self.state.get(), c"".as_char_ptr()) != 0 }
+    }
+
+    /// Returns how often [`RateLimit::allow`] has refused since the last call.
+    pub(crate) fn take_missed(&self) -> u32 {
+        // SAFETY: by the type invariants.
+        unsafe { h::ratelimit_state_reset_miss(self.state.get()) }
+    }
 }

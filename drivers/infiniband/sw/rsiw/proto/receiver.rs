@@ -26,12 +26,10 @@
 
 mod answers;
 mod patience;
-mod rest;
 mod step;
 
 use self::{
-    patience::Patience,
-    rest::{
+    answers::{
         AtHand,
         End,
         Lies,
@@ -40,6 +38,7 @@ use self::{
         Rest,
         Stretch, //
     },
+    patience::Patience, //
 };
 use super::{
     counters::{

@@ -37,7 +37,7 @@ use crate::{
             RecvChain,
             SendChain, //
         },
-        rsiw::queues::Queues,
+        rsiw::Queues,
         task::{
             self,
             Serves, //

@@ -17,17 +17,17 @@ use super::{
         OfKernel,
         OfProcess,
         Offers,
-        ProcessRings, //
-        QpIdentity,
+        ProcessRings,
+        QpIdentity, //
     },
     poller::Poller,
     shared::Shared,
     sq::{
         kernel::KernelSq,
         records,
-        user::UserSq,
         Records,
-        SqRing, //
+        SqRing,
+        UserSq, //
     },
     Inner,
     Qp,
@@ -65,7 +65,7 @@ use crate::{
             handle::QpHandle,
             udata::Udata, //
         },
-        rsiw::queues::Queues,
+        rsiw::Queues,
         task::{
             memory_for,
             Identity,
@@ -77,11 +77,11 @@ use crate::{
         },
     },
     limits::{
-        Quota,
+        Quota, //
         KERNEL_MAX_INLINE,
         KERNEL_MAX_SGE,
         MAX_READS,
-        MAX_WR, //
+        MAX_WR,
     },
     mr::window::Binder,
     proto::sends::Sends,

@@ -20,7 +20,7 @@
 use super::{
     identity::QpIdentity,
     intake::Intake,
-    place::CopyToPage,
+    memory::CopyToPage,
     source::Source,
     stream::Stream, //
 };

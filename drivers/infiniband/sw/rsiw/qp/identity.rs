@@ -10,22 +10,38 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    cq::Cq,
+    cq::{
+        Cq,
+        Spare, //
+    },
     device::{
         Device,
         Pd, //
     },
     ffi::{
-        mm::Payer,
+        mm::{
+            ring::{
+                Position,
+                SharedRing,
+                SharedWord, //
+            },
+            Payer, //
+        },
         rdma::{
             attr::{
                 QpCap,
                 Qpn, //
             },
             handle::QpHandle,
-            iwcm::CallId, //
+            iwcm::CallId,
+            udata::MmapEntry, //
         },
         rsiw::trace,
+        task::{
+            is_kernel_thread,
+            Identity,
+            Thread, //
+        },
     },
     log::Author,
     mr::{
@@ -54,6 +70,14 @@ use crate::{
             QpState, //
         },
     },
+    qp::sq::kernel::KernelSq,
+    queue::{
+        shared::{
+            valid_from,
+            Made, //
+        },
+        Slots, //
+    },
     srq::Srq,
     wire::{
         ddp::{
@@ -68,9 +92,9 @@ use crate::{
         terminate::{
             self,
             TermError,
-            Terminate,
+            Terminate, //
             CONTROL_LEN,
-            MAX_ULPDU, //
+            MAX_ULPDU,
         },
     },
 };
@@ -82,19 +106,12 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc, //
+        new_mutex,
+        new_spinlock_irq,
+        Arc,
+        Mutex,
+        SpinLockIrq, //
     },
-};
-
-mod consumer;
-
-pub(super) use self::consumer::{
-    Consumer,
-    NewRings,
-    OfKernel,
-    OfProcess,
-    Offers,
-    ProcessRings, //
 };
 
 /// What never changes about a queue pair.
@@ -366,5 +383,195 @@ impl QpIdentity {
             let result = result.map_or_else(MrError::name, |()| c"done");
             (self.dev.handle(), self.num().0, stag.0, by, result)
         });
+    }
+}
+
+pub(super) enum Consumer {
+    Process(OfProcess),
+    Kernel(OfKernel),
+}
+
+/// What a process has: rings that it maps.
+pub(super) struct OfProcess {
+    /// The only process that may connect the QP.
+    pub(super) owner: Identity,
+    /// The thread that has made the QP.
+    pub(super) thread: Thread,
+    pub(super) rings: Pin<KBox<ProcessRings>>,
+    /// Whether its completions have room for immediate data.
+    pub(super) takes_immediate: bool,
+    /// And for immediate data that come with a Send.
+    pub(super) takes_send_immediate: bool,
+}
+
+/// The offers to map rings.
+pub(super) struct Offers {
+    pub(super) send: MmapEntry,
+    /// `None` if the receive queue is shared.
+    pub(super) recv: Option<MmapEntry>,
+}
+
+impl Offers {
+    /// Returns the keys of both, 0 where there is none.
+    pub(super) fn keys(&self) -> (u64, u64) {
+        let recv = self.recv.as_ref();
+        (self.send.key(), recv.map_or(0, MmapEntry::key))
+    }
+}
+
+/// Own rings that the queues of a process may go on in.
+pub(super) struct NewRings {
+    pub(super) sq: SharedRing,
+    /// `None` if the receive queue is shared.
+    pub(super) rq: Option<SharedRing>,
+    /// Behind the entries of `rq`, if the process knows of it.
+    pub(super) word: Option<SharedWord>,
+    pub(super) offers: Offers,
+}
+
+/// The offers to map the rings in use, and other rings.
+pub(super) struct OfferedRings {
+    pub(super) offers: Offers,
+    pub(super) made: Made<NewRings>,
+}
+
+/// The rings of a process.
+#[pin_data]
+pub(super) struct ProcessRings {
+    /// Locked while the rings are replaced.
+    #[pin]
+    pub(super) offered: Mutex<OfferedRings>,
+    /// The send queue for those who describe the QP. Only a resize takes this lock else.
+    #[pin]
+    pub(super) posted: SpinLockIrq<SharedRing>,
+}
+
+impl ProcessRings {
+    pub(super) fn new(offers: Offers, posted: SharedRing) -> Result<Pin<KBox<Self>>> {
+        let offered = OfferedRings {
+            offers,
+            made: Made::NONE,
+        };
+        KBox::pin_init(
+            pin_init!(Self {
+                offered <- new_mutex!(offered, "rsiw::ProcessRings::offered"),
+                posted <- new_spinlock_irq!(posted, "rsiw::ProcessRings::posted"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+}
+
+/// What a consumer in the kernel has: queues in private memory.
+pub(super) struct OfKernel {
+    /// The process in whose call the QP was made, which may be one of the kernel.
+    pub(super) maker: Identity,
+    pub(super) posted: Arc<KernelSq>,
+    pub(super) send_slots: Arc<Slots>,
+    /// The slots of its own receive queue, or of the shared one.
+    pub(super) recv_slots: Option<Arc<Slots>>,
+    /// Room for completions of requests that the consumer did not count: those beyond the depth
+    /// that it asked for.
+    pub(super) spare: Spare,
+}
+
+impl Consumer {
+    /// Returns whether the calling process cannot be the consumer. One in the kernel calls in a
+    /// thread of the kernel, which no process has, or in the call that made the QP, as who mounts.
+    /// Process context.
+    pub(super) fn is_not_the_caller(&self) -> bool {
+        match self {
+            Self::Process(process) => !process.owner.is_current(),
+            Self::Kernel(kernel) => !is_kernel_thread() && !kernel.maker.is_current(),
+        }
+    }
+
+    /// Returns the thread of a process that has made the QP.
+    pub(super) fn thread(&self) -> Option<&Thread> {
+        match self {
+            Self::Process(process) => Some(&process.thread),
+            Self::Kernel(_) => None,
+        }
+    }
+
+    pub(super) fn rings(&self) -> Option<&ProcessRings> {
+        match self {
+            Self::Process(process) => Some(&process.rings),
+            Self::Kernel(_) => None,
+        }
+    }
+
+    pub(super) fn kernel(&self) -> Option<&OfKernel> {
+        match self {
+            Self::Process(_) => None,
+            Self::Kernel(kernel) => Some(kernel),
+        }
+    }
+
+    /// Returns whether completions have room for immediate data.
+    pub(super) fn takes_immediate(&self) -> bool {
+        match self {
+            Self::Process(process) => process.takes_immediate,
+            Self::Kernel(_) => true,
+        }
+    }
+
+    /// Returns whether the consumer can be told of immediate data that come with a Send. Those in
+    /// the kernel do not connect by number.
+    pub(super) fn takes_send_immediate(&self) -> bool {
+        match self {
+            Self::Process(process) => process.takes_send_immediate,
+            Self::Kernel(_) => false,
+        }
+    }
+
+    /// Returns the slots of the send queue, which completions free.
+    pub(super) fn send_slots(&self) -> Option<&Arc<Slots>> {
+        self.kernel().map(|kernel| &kernel.send_slots)
+    }
+
+    pub(super) fn recv_slots(&self) -> Option<&Arc<Slots>> {
+        self.kernel()?.recv_slots.as_ref()
+    }
+
+    /// Returns whether requests seem to wait in the send queue; `next` is the number of a process's
+    /// next. Takes no lock of those who post or send.
+    pub(super) fn has_posted(&self, next: u32) -> bool {
+        match self {
+            Self::Process(process) => {
+                valid_from(&process.rings.posted.lock(), Position::of(next), 1) != 0
+            }
+            Self::Kernel(kernel) => !kernel.posted.seems_empty(),
+        }
+    }
+
+    /// Returns the depth of the send queue, for a consumer in the kernel the one that it asked for.
+    /// Takes no lock of those who post or send.
+    pub(super) fn send_depth(&self) -> u32 {
+        match self {
+            Self::Process(process) => process.rings.posted.lock().len(),
+            Self::Kernel(kernel) => kernel.posted.asked(),
+        }
+    }
+
+    /// Returns the keys by which the send queue and the receive queue are mapped, 0 where there is
+    /// none. Process context.
+    pub(super) fn keys(&self) -> (u64, u64) {
+        match self {
+            Self::Process(process) => process.rings.offered.lock().offers.keys(),
+            Self::Kernel(_) => (0, 0),
+        }
+    }
+
+    /// Withdraws the offers to map the rings. Process context.
+    pub(super) fn forget_rings(&self) {
+        if let Self::Process(process) = self {
+            let mut offered = process.rings.offered.lock();
+            offered.made.forget();
+            offered.offers.send.remove();
+            if let Some(recv) = &offered.offers.recv {
+                recv.remove();
+            }
+        }
     }
 }

@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    memory::CachedRegion,
-    place::{
+    memory::{
         place,
         place_train,
+        CachedRegion,
         CopyToPage, //
     },
     shared::{

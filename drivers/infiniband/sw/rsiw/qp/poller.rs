@@ -25,7 +25,7 @@ use crate::{
             MmapEntry,
             Udata, //
         },
-        rsiw::queues::Queues,
+        rsiw::Queues,
         task::{
             self,
             Serves,

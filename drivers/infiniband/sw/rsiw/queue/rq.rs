@@ -6,13 +6,11 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    posted::{
-        copy_elements,
-        Posted,
-        Slots, //
-    },
+    copy_elements,
     shared::Moving,
-    SgList, //
+    Posted,
+    SgList,
+    Slots, //
 };
 use crate::{
     abi::{

@@ -2,7 +2,7 @@
 
 //! The send queue of a process: the library, which fills entries and calls the kernel only if
 //! nobody seems to be at work, meets whoever takes them out. Copies of `user/librsiw/send.c`,
-//! `qp/sq/user.rs`, `ud/sq.rs` and `ffi/mm/ring.rs`, and of what siw's own library does.
+//! `qp/sq.rs`, `ud/sq.rs` and `ffi/mm/ring.rs`, and of what siw's own library does.
 
 use crate::{
     check::{check, Spare},
@@ -69,8 +69,8 @@ pub(crate) const COPIED: &[Copied] = &[
         lines: &["unsafe { atomic_store(self.flags_ptr().cast::<i16>(), flags as i16, Release) };"],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/sq/user.rs",
-        from: "    pub(super) fn peek(",
+        file: "drivers/infiniband/sw/rsiw/qp/sq.rs",
+        from: "    fn peek(",
         lines: &[
             "let entry = self.ring.entry(self.get);",
             "let flags = entry.flags();",
@@ -88,8 +88,8 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/qp/sq/user.rs",
-        from: "    pub(super) fn consume(",
+        file: "drivers/infiniband/sw/rsiw/qp/sq.rs",
+        from: "    fn consume(",
         lines: &[
             "self.ring.entry(self.get).set_flags(0);",
             "self.get.advance();",

@@ -1,22 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! From `struct ib_device_ops` to [`Driver`]: each callback converts, calls one method of the
-//! driver and converts back. Context: process, unless a callback says otherwise.
+//! driver and converts back. The callbacks of `iw_cm` are in this file. Context: process, unless a
+//! callback says otherwise.
+//!
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 
-mod cm;
 mod device;
 mod mr;
 mod queue;
-mod stats;
 
 use super::{
+    attr::Qpn,
     driver::Driver,
-    handle::Object,
+    handle::{
+        Object,
+        QpHandle, //
+    },
+    iwcm::{
+        private_data,
+        CallId,
+        CmId,
+        ConnParam, //
+    },
     stats::Counts, //
 };
 use crate::ffi::raw::b;
 use ::kernel::module::this_module;
 use core::marker::PhantomData;
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
 
 /// The driver's part of each kind of object.
 pub(in crate::ffi) type DeviceObject<D> = Object<b::ib_device, <D as Driver>::Device>;
@@ -118,31 +138,31 @@ impl<D: Driver> Vtable<D> {
         post_send: optional!(D::HAS_CREATE_QP, queue::post_send::<D>),
         post_recv: optional!(D::HAS_CREATE_QP, queue::post_recv::<D>),
 
-        alloc_hw_port_stats: optional!(D::HAS_COUNTS, stats::alloc_hw_port_stats::<D>),
+        alloc_hw_port_stats: optional!(D::HAS_COUNTS, device::alloc_hw_port_stats::<D>),
         port_groups: D::IN_C.port_groups,
         get_dev_fw_str: D::IN_C.get_dev_fw_str,
-        get_hw_stats: optional!(D::HAS_COUNTS, stats::get_hw_stats::<D>),
-        counter_init: optional!(D::HAS_COUNT_IN, stats::counter_init),
-        counter_alloc_stats: optional!(D::HAS_COUNT_IN, stats::counter_alloc_stats::<D>),
-        counter_bind_qp: optional!(D::HAS_COUNT_IN, stats::counter_bind_qp::<D>),
-        counter_unbind_qp: optional!(D::HAS_COUNT_IN, stats::counter_unbind_qp::<D>),
-        counter_update_stats: optional!(D::HAS_COUNT_IN, stats::counter_update_stats::<D>),
-        counter_dealloc: optional!(D::HAS_COUNT_IN, stats::counter_dealloc::<D>),
+        get_hw_stats: optional!(D::HAS_COUNTS, device::get_hw_stats::<D>),
+        counter_init: optional!(D::HAS_COUNT_IN, device::counter_init),
+        counter_alloc_stats: optional!(D::HAS_COUNT_IN, device::counter_alloc_stats::<D>),
+        counter_bind_qp: optional!(D::HAS_COUNT_IN, device::counter_bind_qp::<D>),
+        counter_unbind_qp: optional!(D::HAS_COUNT_IN, device::counter_unbind_qp::<D>),
+        counter_update_stats: optional!(D::HAS_COUNT_IN, device::counter_update_stats::<D>),
+        counter_dealloc: optional!(D::HAS_COUNT_IN, device::counter_dealloc::<D>),
 
-        fill_res_qp_entry: optional!(D::HAS_DESCRIBE_QP, stats::fill_qp::<D>),
-        fill_res_cq_entry: optional!(D::HAS_DESCRIBE_CQ, stats::fill_cq::<D>),
-        fill_res_srq_entry: optional!(D::HAS_DESCRIBE_SRQ, stats::fill_srq::<D>),
-        fill_res_cm_id_entry: optional!(D::HAS_DESCRIBE_CM_ID, stats::fill_cm_id::<D>),
-        fill_res_mr_entry: optional!(D::HAS_DESCRIBE_MR, stats::fill_mr::<D>),
+        fill_res_qp_entry: optional!(D::HAS_DESCRIBE_QP, device::fill_qp::<D>),
+        fill_res_cq_entry: optional!(D::HAS_DESCRIBE_CQ, device::fill_cq::<D>),
+        fill_res_srq_entry: optional!(D::HAS_DESCRIBE_SRQ, device::fill_srq::<D>),
+        fill_res_cm_id_entry: optional!(D::HAS_DESCRIBE_CM_ID, device::fill_cm_id::<D>),
+        fill_res_mr_entry: optional!(D::HAS_DESCRIBE_MR, device::fill_mr::<D>),
 
-        iw_add_ref: Some(cm::iw_add_ref::<D>),
-        iw_rem_ref: Some(cm::iw_rem_ref::<D>),
-        iw_get_qp: Some(cm::iw_get_qp::<D>),
-        iw_connect: Some(cm::iw_connect::<D>),
-        iw_accept: Some(cm::iw_accept::<D>),
-        iw_reject: Some(cm::iw_reject::<D>),
-        iw_create_listen: Some(cm::iw_create_listen::<D>),
-        iw_destroy_listen: Some(cm::iw_destroy_listen::<D>),
+        iw_add_ref: Some(iw_add_ref::<D>),
+        iw_rem_ref: Some(iw_rem_ref::<D>),
+        iw_get_qp: Some(iw_get_qp::<D>),
+        iw_connect: Some(iw_connect::<D>),
+        iw_accept: Some(iw_accept::<D>),
+        iw_reject: Some(iw_reject::<D>),
+        iw_create_listen: Some(iw_create_listen::<D>),
+        iw_destroy_listen: Some(iw_destroy_listen::<D>),
 
         size_rdma_counter: CounterObject::<D>::SIZE,
         size_ib_ucontext: UcontextObject::<D>::SIZE,
@@ -153,4 +173,147 @@ impl<D: Driver> Vtable<D> {
         size_ib_qp: QpObject::<D>::SIZE,
         ..pin_init::zeroed()
     };
+}
+
+/// Takes no reference: [`iw_get_qp`] has taken it already.
+///
+/// # Safety
+///
+/// Called by the core, under the same spin lock, once for each queue pair from [`iw_get_qp`].
+unsafe extern "C" fn iw_add_ref<D: Driver>(_qp: *mut b::ib_qp) {}
+
+/// # Safety
+///
+/// Called by the core with a queue pair that it has a reference to, which it gives up. Any context.
+unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
+    // SAFETY: the queue pair is one of `D` (see `Vtable`); the reference that is given up keeps it
+    // and its handle.
+    let handle = unsafe { QpObject::<D>::handle(qp) };
+    // The release may let the core free `qp` and its reference to the handle.
+    let handle: Arc<QpHandle> = handle.into();
+    // SAFETY: the reference was taken in `iw_get_qp`.
+    unsafe { handle.release() };
+}
+
+/// Finds a queue pair and takes a reference to it.
+///
+/// `iw_cm` asks for the reference in a second call, [`iw_add_ref`]. Without one until then,
+/// destroying a queue pair would have to wait for a grace period. Both callers, `iw_cm_connect` and
+/// `iw_cm_accept`, make the second call at once, exactly one for each queue pair they get, and one
+/// of [`iw_rem_ref`] for each of those. So the reference can be taken here.
+///
+/// # Safety
+///
+/// Called by the core with a device of `D`, under a spin lock with interrupts off. For each result
+/// the core calls [`iw_add_ref`] once, and then [`iw_rem_ref`] once.
+unsafe extern "C" fn iw_get_qp<D: Driver>(dev: *mut b::ib_device, qpn: c_int) -> *mut b::ib_qp {
+    // SAFETY: the device is one of `D` (see `Vtable`).
+    let inner = unsafe { DeviceObject::<D>::get(dev) };
+    // CAST: the core carries the number through as it is.
+    let Some(handle) = D::qp_by_num(&inner, Qpn(qpn as u32)) else {
+        return core::ptr::null_mut();
+    };
+    let Some(qp) = handle.hold() else {
+        return core::ptr::null_mut();
+    };
+    // SAFETY: the reference keeps the queue pair.
+    let is_ours = core::ptr::eq(unsafe { (*qp.as_ptr()).device }, dev);
+    // A queue pair is complete a little after it has its number.
+    //
+    // SAFETY: as above; one of this device is one of `D` (see `Vtable`).
+    if is_ours && unsafe { QpObject::<D>::is_installed(qp.as_ptr()) } {
+        qp.as_ptr()
+    } else {
+        // SAFETY: the reference was just taken, and is not passed on.
+        unsafe { handle.release() };
+        core::ptr::null_mut()
+    }
+}
+
+/// Calls `verb`, which connects or accepts.
+///
+/// # Safety
+///
+/// `id` and `param` are valid during the call, and `id` names a device of `D`.
+unsafe fn set_up<D: Driver>(
+    id: *mut b::iw_cm_id,
+    param: *mut b::iw_cm_conn_param,
+    verb: fn(ArcBorrow<'_, D::Device>, CallId<'_>, &ConnParam<'_>) -> Result,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the identifier names a device of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
+        // SAFETY: both, and the RDMA CM's identifier, live during the call.
+        let (id, param) = unsafe { (CallId::from_raw(id), ConnParam::from_raw(param)) };
+        verb(dev, id, &param)?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with valid arguments.
+unsafe extern "C" fn iw_connect<D: Driver>(
+    id: *mut b::iw_cm_id,
+    param: *mut b::iw_cm_conn_param,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { set_up::<D>(id, param, D::connect) }
+}
+
+/// # Safety
+///
+/// As [`iw_connect`].
+unsafe extern "C" fn iw_accept<D: Driver>(
+    id: *mut b::iw_cm_id,
+    param: *mut b::iw_cm_conn_param,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { set_up::<D>(id, param, D::accept) }
+}
+
+/// # Safety
+///
+/// Called by the core with a valid identifier and `len` octets at `pdata`, which may be null.
+unsafe extern "C" fn iw_reject<D: Driver>(
+    id: *mut b::iw_cm_id,
+    pdata: *const c_void,
+    len: u8,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the identifier names a device of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
+        // SAFETY: the identifier lives during the call.
+        let id = unsafe { CmId::from_raw(id) };
+        // SAFETY: by the caller's promise.
+        D::reject(dev, id, unsafe { private_data(pdata, len.into()) })?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with a valid identifier.
+unsafe extern "C" fn iw_create_listen<D: Driver>(id: *mut b::iw_cm_id, backlog: c_int) -> c_int {
+    from_result(|| {
+        // SAFETY: the identifier names a device of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
+        // SAFETY: the identifier, and the RDMA CM's, live during the call.
+        let id = unsafe { CallId::from_raw(id) };
+        D::create_listen(dev, id, u32::try_from(backlog).unwrap_or(0))?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by the core with an identifier that listens.
+unsafe extern "C" fn iw_destroy_listen<D: Driver>(id: *mut b::iw_cm_id) -> c_int {
+    from_result(|| {
+        // SAFETY: the identifier names a device of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
+        // SAFETY: the identifier lives during the call.
+        D::destroy_listen(dev, unsafe { CmId::from_raw(id) })?;
+        Ok(0)
+    })
 }

@@ -31,13 +31,11 @@ use crate::{
         },
     },
     queue::{
-        posted::{
-            copy_elements,
-            send_slots,
-            Posted,
-            Slots, //
-        },
-        SgList, //
+        copy_elements,
+        send_slots,
+        Posted,
+        SgList,
+        Slots, //
     },
     watched::{
         Watch,

@@ -24,7 +24,7 @@ use crate::{
             Flow,
             TcpSocket, //
         },
-        rsiw::queues::Queues,
+        rsiw::Queues,
         time, //
     },
     qp::identity::QpIdentity, //
