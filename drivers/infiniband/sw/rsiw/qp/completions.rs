@@ -175,12 +175,21 @@ impl Shared {
     }
 
     /// Completes in error the Read that the peer refuses (V-WC-5). Returns whether its completion
-    /// reports that.
+    /// reports that. Between queue pairs that are connected by number it is not completed here, but
+    /// what stands in front of it is known to be placed: the oldest request that is not gets the blame
+    /// ([`Qp::blame`](super::Qp::blame)).
     pub(super) fn fail_refused(&self, end: &RemoteEnd) -> bool {
         let read = end.read.and_then(|msn| {
             let sq = self.sq.lock();
             sq.outbound.find(msn)?.token
         });
+        if self.by_number.is_told() {
+            // Their peers carry out requests in order, so what stands in front of it is placed.
+            if let Some(token) = read {
+                self.sq.lock().placed(token);
+            }
+            return false;
+        }
         let fault = match remote_class(end.code) {
             Async::Access => Fault::RemoteAccess,
             Async::Request => Fault::RemoteInvalid,

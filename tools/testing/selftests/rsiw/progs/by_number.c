@@ -399,6 +399,41 @@ static void denied(void)
 	unmake();
 }
 
+/* The same for a Read behind a Write, which is placed, and in front of a Send. */
+static void denied_read(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < rounds; i++) {
+		struct ibv_sge sge;
+		struct ibv_send_wr *bad, wr[] = {
+			{ .opcode = IBV_WR_RDMA_WRITE },
+			{ .opcode = IBV_WR_RDMA_READ },
+			{ .opcode = IBV_WR_SEND },
+		};
+		unsigned int n;
+
+		make();
+		meet(&number_defaults);
+		talk();
+		sge = (struct ibv_sge) { (uintptr_t)abuf, 64, amr->lkey };
+		for (n = 0; n < 3; n++) {
+			wr[n].next = n < 2 ? &wr[n + 1] : NULL;
+			wr[n].sg_list = &sge;
+			wr[n].num_sge = 1;
+			wr[n].send_flags = IBV_SEND_SIGNALED;
+			wr[n].wr.rdma.remote_addr = (uintptr_t)pbuf + 1024;
+			wr[n].wr.rdma.rkey = pmr->rkey ^ (n == 1 ? 0x100 : 0);
+		}
+		CHECK_SYS(ibv_post_send(b.a.id->qp, wr, &bad));
+		completes(b.a.scq, IBV_WC_SUCCESS);
+		completes(b.a.scq, IBV_WC_REM_ACCESS_ERR);
+		completes(b.a.scq, IBV_WC_WR_FLUSH_ERR);
+		state_is(&b.a, IBV_QPS_ERR);
+		unmake();
+	}
+}
+
 /* A Send with immediate data, of one segment and of many. */
 static void immediates(void)
 {
@@ -576,6 +611,8 @@ static void run(void)
 	no_receive();
 	part("the peer refuses a request");
 	denied();
+	part("the peer refuses a Read behind a Write");
+	denied_read();
 	if (!stock) {
 		part("Sends with immediate data");
 		immediates();
