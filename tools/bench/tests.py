@@ -502,8 +502,11 @@ class LongWays(unittest.TestCase):
     CASE = wans.Case(wans.Link(1000, 40), "read", 65536, 16)
 
     def test_names(self):
-        for case in wans.default_cases():
+        lossy = self.CASE._replace(link=wans.Link(1000, 40, 0.1))
+        for case in wans.default_cases() + [lossy]:
             self.assertEqual(wans.named(wans.name(case)), case)
+        self.assertEqual(wans.name(lossy), "1000 Mb/s 40 ms 0.1 % read 65536 x16")
+        self.assertIsNone(wans.named("1000 Mb/s 40 ms 11 % read 65536 x16"))
         self.assertIsNone(wans.named("1000 Mb/s 40 ms read 65536 x129"))
         self.assertIsNone(wans.named("1000 Mb/s 0 ms read 65536 x16"))
         self.assertIsNone(wans.named("1000 Mb/s 40 ms read 65536"))
@@ -516,7 +519,8 @@ class LongWays(unittest.TestCase):
 
     def test_counts(self):
         for case in wans.default_cases() + [
-                wans.Case(wans.Link(1, 1), "send", sweeps.LARGEST, 1)]:
+                wans.Case(wans.Link(1, 1), "send", sweeps.LARGEST, 1),
+                wans.Case(wans.Link(1000, 40, 1), "send", sweeps.LARGEST, 1)]:
             first, short, long = wans.counts(case)
             self.assertGreater(first, 0)
             self.assertGreater(long, short)

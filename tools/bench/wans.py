@@ -14,11 +14,14 @@ UNIT = "Mb/s"
 DEVICES = ("rsiw", "siw", "tcp")
 # The packets that a link holds: more than any window, so that none is dropped.
 QUEUE = 1000000
+# Where packets are lost: how many losses there are in each measurement. Octets of a packet.
+LOSSES = (20, 0, 40)
+SEGMENT = 1448
 # Of what TCP has, less is worth a look: headers and CRCs of FPDUs take 2 percent.
 WORTH_A_LOOK = 0.97
 
-# Megabits a second, and milliseconds there and back.
-Link = collections.namedtuple("Link", "rate rtt")
+# Megabits a second, milliseconds there and back, and how many percent of the packets are lost.
+Link = collections.namedtuple("Link", "rate rtt loss", defaults=(0.0,))
 Case = collections.namedtuple("Case", "link verb size depth")
 LINKS = (Link(1000, 1), Link(1000, 10), Link(1000, 20), Link(1000, 40), Link(100, 20),
          Link(100, 100))
@@ -28,7 +31,7 @@ LOADS = (("send", 65536, 16), ("send", 1 << 20, 16), ("write", 65536, 16),
 # The most that a queue pair of rsiw or siw can have under way, if they are Reads.
 MOST = 128
 
-NAME = re.compile(r"(\d+) Mb/s (\d+) ms (send|write|read) (\d+) x(\d+)$")
+NAME = re.compile(r"(\d+) Mb/s (\d+) ms (?:(\d+(?:\.\d+)?) % )?(send|write|read) (\d+) x(\d+)$")
 LINE = re.compile(r"wan (.+): (?:(\d+\.\d+)|failed)$")
 
 
@@ -39,7 +42,8 @@ def load(case):
 
 def link(case):
     """What it is moved over, as text."""
-    return "%d Mb/s %d ms" % case.link
+    lost = " %g %%" % case.link.loss if case.link.loss else ""
+    return "%d Mb/s %d ms" % case.link[:2] + lost
 
 
 def name(case):
@@ -51,11 +55,12 @@ def named(text):
     found = NAME.match(text)
     if not found:
         return None
-    rate, rtt, size, depth = (int(found.group(n)) for n in (1, 2, 4, 5))
-    if not 1 <= rate <= 100000 or not 1 <= rtt <= 1000 or \
+    rate, rtt, size, depth = (int(found.group(n)) for n in (1, 2, 5, 6))
+    loss = float(found.group(3) or 0)
+    if not 1 <= rate <= 100000 or not 1 <= rtt <= 1000 or not loss <= 10 or \
             not 1 <= size <= sweeps.LARGEST or not 1 <= depth <= MOST:
         return None
-    return Case(Link(rate, rtt), found.group(3), size, depth)
+    return Case(Link(rate, rtt, loss), found.group(4), size, depth)
 
 
 def default_cases():
@@ -77,7 +82,12 @@ def cases_of(device, wanted):
 
 def counts(case):
     """Messages of three measurements in a row. In the first one windows grow. The second
-    and the third have a beginning and an end alike, where the link is not full."""
+    and the third have a beginning and an end alike, where the link is not full.
+    If packets are lost, the first lasts until the window is what losses make of it, and the
+    third for many of them."""
+    if case.link.loss:
+        of_a_loss = 100 / case.link.loss * SEGMENT / case.size
+        return tuple(max(int(n * of_a_loss), 3) + k for k, n in enumerate(LOSSES))
     round_trip = case.link.rtt / 1000
     short = 0.05 + 4 * round_trip
     seconds = (0.1 + 10 * round_trip, short, short + 0.15 + 8 * round_trip)
@@ -87,16 +97,19 @@ def counts(case):
 
 
 def rate(case, points):
-    """Megabits a second of payload, without beginning and end, from the measurements
-    (size, count, nanoseconds)."""
+    """Megabits a second of payload from the measurements (size, count, nanoseconds), without
+    beginning and end unless packets are lost."""
     (_, short, before), (_, long, after) = points[-2:]
+    if case.link.loss:
+        # How long a few messages take is chance there.
+        return 8000.0 * case.size * long / max(after, 1)
     return 8000.0 * case.size * (long - short) / max(after - before, 1)
 
 
 def row(device, case, value):
     """A row of bench-wan.json; without a value of a case that failed."""
     out = {"device": device, "case": name(case), "unit": UNIT, "value": value,
-           "rate": case.link.rate, "rtt": case.link.rtt, "verb": case.verb,
+           "rate": case.link.rate, "rtt": case.link.rtt, "loss": case.link.loss, "verb": case.verb,
            "size": case.size, "depth": case.depth}
     if value is None:
         out["note"] = "failed"
