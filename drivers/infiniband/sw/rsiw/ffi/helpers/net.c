@@ -590,6 +590,16 @@ bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u
 }
 
 /*
+ * Has TCP tell of what it has received once that are @len octets, as SO_RCVLOWAT does: until then it
+ * acknowledges at once what comes, and does not wait for somebody to read it. TCP tells earlier of a
+ * FIN, and if memory or the window runs short. @sk is locked.
+ */
+void rsiw_helper_tcp_expect(struct sock *sk, int len)
+{
+	WRITE_ONCE(sk->sk_rcvlowat, len);
+}
+
+/*
  * Returns @len octets of zeroed pages, or one page where more are not easily had, and sets @len; or
  * NULL. Who pays at the moment is charged. The consumer may be a block device or a file system: no
  * waiting for those.

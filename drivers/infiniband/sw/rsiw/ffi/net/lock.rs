@@ -261,8 +261,9 @@ impl<'a> LockedSock<'a> {
         desc.arg.data = (&raw mut context).cast();
         let sk = self.sk.as_ptr();
         let Some(turn) = self.turn else {
-            // SAFETY: the socket is live and locked by the type invariants; `actor::<F>` gets the
-            // context it expects, which outlives the call.
+            // SAFETY: the socket is live and locked by the type invariants.
+            unsafe { h::tcp_expect(sk, 1) };
+            // SAFETY: as above; `actor::<F>` gets the context it expects, which outlives the call.
             let n = unsafe { b::tcp_read_sock(sk, &mut desc, Some(actor::<F>)) };
             return usize::try_from(n).or_else(|_| to_result(n).map(|()| 0));
         };

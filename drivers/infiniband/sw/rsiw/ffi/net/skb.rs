@@ -279,7 +279,9 @@ impl SkbChunk<'_> {
     }
 
     /// Asks for `len` octets from `at` on, of which only some belong to the chunk: the chunks
-    /// behind it begin with the others. After [`Reach::Here`] these can be read, too.
+    /// behind it begin with the others. After [`Reach::Here`] these can be read, too. After
+    /// [`Reach::Later`] TCP tells of octets when all of these are there, if those in front of them
+    /// are taken, and until somebody reads.
     #[inline(never)]
     pub(crate) fn reach(&self, at: usize, len: usize) -> Reach {
         let end = at.checked_add(len).and_then(|end| u32::try_from(end).ok());
@@ -296,7 +298,10 @@ impl SkbChunk<'_> {
             }
             buffer = match self.behind(&buffer) {
                 Some(behind) => behind,
-                None if self.may_get(&buffer, end - have) => return Reach::Later,
+                None if self.may_get(&buffer, end - have) => {
+                    self.expect(len);
+                    return Reach::Later;
+                }
                 None => break,
             };
         }
@@ -310,6 +315,15 @@ impl SkbChunk<'_> {
         // SAFETY: as in `behind`.
         let may_get = |sk: NonNull<b::sock>| unsafe { h::tcp_may_get(sk.as_ptr(), skb, end, more) };
         self.sk.is_some_and(may_get)
+    }
+
+    /// Has TCP tell of `len` octets.
+    fn expect(&self, len: usize) {
+        let (Some(sk), Ok(len)) = (self.sk, c_int::try_from(len)) else {
+            return;
+        };
+        // SAFETY: the socket of the chunk is live and locked.
+        unsafe { h::tcp_expect(sk.as_ptr(), len) };
     }
 
     fn buffer(&self, at: u32) -> Option<Buffer> {
