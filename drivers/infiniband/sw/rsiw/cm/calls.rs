@@ -55,7 +55,8 @@ pub(super) fn config(dev: &Device) -> Config {
         rev: mpa::REV_2,
         // TLS finds every change by itself.
         crc: params::mpa_crc() && dev.tls().is_none(),
-        large_fpdus: params::large_fpdus(),
+        // With TLS they would lie in several records, and would have to be copied twice.
+        large_fpdus: params::large_fpdus() && dev.tls().is_none(),
         peer_to_peer: true,
         rtr: mpa::RtrSet::ALL,
         cap: CAP,

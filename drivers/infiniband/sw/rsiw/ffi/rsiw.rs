@@ -136,7 +136,8 @@ pub(crate) mod params {
         /// unless both sides say no. For new connections.
         fn mpa_crc() -> bool = rsiw_mpa_crc;
 
-        /// Whether FPDUs may exceed a TCP segment if the peer does the same. For new connections.
+        /// Whether FPDUs may exceed a TCP segment if the peer does the same: by default yes. For new
+        /// connections.
         fn large_fpdus() -> bool = rsiw_large_fpdus;
 
         /// Where the other end of a connection may be for segments to go there without TCP: nowhere

@@ -194,6 +194,7 @@ impl Stream {
         to.flag(c"crc", self.has_crc)?;
         to.flag(c"tls", self.sock.is_secure())?;
         to.flag(c"markers", self.has_markers)?;
+        to.flag(c"large_fpdus", self.has_large_fpdus)?;
         to.count(c"batch_bytes", unsent)?;
         to.flag(c"direct_tx", direct.is_some_and(|(tx, ..)| tx))?;
         to.flag(c"direct_rx", direct.is_some_and(|(_, rx, _)| rx))?;

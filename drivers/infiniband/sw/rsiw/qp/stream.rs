@@ -139,6 +139,8 @@ pub(crate) struct Stream {
     pub(super) has_crc: bool,
     /// This side's FPDUs have markers.
     pub(super) has_markers: bool,
+    /// FPDUs may exceed a TCP segment, at both ends.
+    pub(super) has_large_fpdus: bool,
     /// `None` while it is fed, and after the end.
     part: LockedBySock<Option<KBox<Receiving>>>,
     /// The other end of the connection, if it is on this host, until one of the two has ended.
@@ -206,6 +208,7 @@ impl Stream {
                 sock: sock.clone(),
                 has_crc: params.crc,
                 has_markers: params.send_markers,
+                has_large_fpdus: params.large_fpdus,
                 part: LockedBySock::new(sock, Some(part)),
                 peer <- new_spinlock_irq!(None, "rsiw::Stream::peer"),
                 shown_peer <- new_spinlock_irq!(None, "rsiw::Stream::shown_peer"),

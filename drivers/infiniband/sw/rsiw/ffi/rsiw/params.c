@@ -58,10 +58,10 @@ bool rsiw_mpa_crc = true;
 module_param_named(mpa_crc, rsiw_mpa_crc, bool, 0644);
 MODULE_PARM_DESC(mpa_crc, "Ask for CRCs on new connections (default: Y)");
 
-bool rsiw_large_fpdus;
+bool rsiw_large_fpdus = true;
 module_param_named(large_fpdus, rsiw_large_fpdus, bool, 0644);
 MODULE_PARM_DESC(large_fpdus,
-		 "Send FPDUs longer than a TCP segment on new connections, to peers that do so too (experimental, default: N)");
+		 "Send FPDUs longer than a TCP segment on new connections, to peers that do so too (default: Y)");
 
 bool rsiw_port_map;
 module_param_named(port_map, rsiw_port_map, bool, 0644);
