@@ -12,6 +12,8 @@ pub const M: u8 = 0x80;
 pub const C: u8 = 0x40;
 pub const R: u8 = 0x20;
 pub const S: u8 = 0x10;
+/// A bit that the RFCs reserve: FPDUs may be longer than segments, if both say so.
+pub const L: u8 = 0x08;
 
 pub const REQ: &[u8; 16] = b"MPA ID Req Frame";
 pub const REP: &[u8; 16] = b"MPA ID Rep Frame";

@@ -3,9 +3,10 @@
 //! Set-up with the driver as initiator (RFC 5044 section 7, RFC 6581).
 #![forbid(unsafe_code)]
 
-use crate::bytes::{self, fpdu, mpa, mpa_len, send, words, C, M, R, REP, REQ, S};
+use crate::bytes::{self, fpdu, mpa, mpa_len, send, words, C, L, M, R, REP, REQ, S};
 use crate::ep::CmEvent;
 use crate::net::{check, same, Res, SOON};
+use crate::scen::mpa::in_one;
 use crate::scenario::{Kind, List};
 use crate::world::{op, with_data, Conn, World};
 
@@ -65,7 +66,7 @@ pub fn add(list: &mut List) {
             let (_c, request) = dialled(w, &with_data("ird=3 ord=5", b"hello"))?;
             let mut data = words(15, 3, 5).to_vec();
             data.extend(b"hello");
-            same("Request", &request, &mpa(REQ, C | S, 2, &data))
+            same("Request", &request, &mpa(REQ, C | S | L, 2, &data))
         });
     for (name, flag) in [("Send", 4u8), ("Write", 2), ("Read", 1)] {
         let text = format!("the initiator's first message: a {name} of nothing, told to nobody");
@@ -107,7 +108,7 @@ pub fn add(list: &mut List) {
                 c.tcp.fin();
                 w.take(&listener)?
             };
-            same("second Request", &c.request()?, &mpa(REQ, C, 1, &[]))?;
+            same("second Request", &c.request()?, &mpa(REQ, C | L, 1, &[]))?;
             c.tcp.send(&mpa(REP, C, 1, &[]))?;
             c.expect_event("ESTABLISHED", 0)?;
             c.sync()
@@ -247,6 +248,13 @@ pub fn add(list: &mut List) {
             let mut c = w.active_with("", C | S | 0x0f, 4, 4)?;
             c.send(b"x")?;
             c.received(0, 1)
+        });
+    list.rows("M-MPA-12")
+        .says("FPDUs longer than segments, if the Reply asks for them")
+        .each([0, L, L | M])
+        .runs(|w, flag| {
+            let mut c = w.active_with("", C | S | flag, 4, 4)?;
+            in_one(&mut c, flag & L != 0)
         });
     list.rows("M-MPA-14 M-MPA-18")
         .says("Reply with M=1: the initiator inserts markers")

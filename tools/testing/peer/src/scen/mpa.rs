@@ -3,10 +3,10 @@
 //! Unenhanced set-up with the driver as responder (RFC 5044 section 7).
 #![forbid(unsafe_code)]
 
-use crate::bytes::{self, fpdu, mpa, mpa_len, pattern, send, C, M, R, REP, REQ};
+use crate::bytes::{self, fpdu, mpa, mpa_len, pattern, send, C, L, M, R, REP, REQ};
 use crate::net::{check, same, End, Res, QUIET, SOON};
 use crate::scenario::{Kind, List};
-use crate::world::{op, with_data, World};
+use crate::world::{op, with_data, Conn, World};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -24,6 +24,13 @@ pub fn works(w: &mut World) -> Res {
     c.received(0, 5)
 }
 
+/// The driver sends a message that is longer than a segment: in one FPDU, or not.
+pub fn in_one(c: &mut Conn, wanted: bool) -> Res {
+    c.post(7, op::SEND, 4096, 2000, "")?;
+    let octets = c.tcp.ulpdu()?.len();
+    check("FPDU", (octets == 18 + 2000) == wanted, octets)
+}
+
 pub fn add(list: &mut List) {
     list.rows("M-MPA-20 M-MPA-21 X-ENH-2")
         .says("Request of revision 1 and its Reply, octet by octet")
@@ -37,11 +44,20 @@ pub fn add(list: &mut List) {
         });
     list.rows("M-MPA-24")
         .says("R and reserved bits in a Request are ignored, the Reply's are fresh")
-        .each([C | R, C | 0x0f, C | R | 0x1f])
+        .each([C | R, C | 0x07, C | R | 0x17])
         .runs(|w, flags| {
             let mut c = w.serve(&mpa(REQ, flags, 1, &[]), "")?;
             c.tcp.expect("Reply", &mpa(REP, C, 1, &[]))?;
             c.sync()
+        });
+    list.rows("M-MPA-12")
+        .says("FPDUs longer than segments, if the Request asks for them")
+        .each([0, L])
+        .runs(|w, flag| {
+            let mut c = w.serve(&mpa(REQ, C | flag, 1, &[]), "")?;
+            c.tcp.expect("Reply", &mpa(REP, C | flag, 1, &[]))?;
+            c.sync()?;
+            in_one(&mut c, flag & L != 0)
         });
     list.rows("M-MPA-25 M-MPA-30")
         .says("wrong key: closed without a word, at each octet of it")
