@@ -16,6 +16,8 @@ UPPER = ("rpcordma", "smb_direct", "nvme-rdma", "iser", "rpc", "nfs")
 # Payload of a segment; length field and CRC of an FPDU are in it, too.
 SEGMENT = 1448
 LARGEST = SEGMENT - 6
+# The same where FPDUs need not fit segments (RFC 5044 section 3).
+LONGEST = 64768
 # Of a packet: whose it is, up to where the other one may send, the payload and
 # where it ends, the ULPDUs that end in it, and whether it is one that counts.
 FIELDS = ("ip.src", "ip.dst", "tcp.stream", "tcp.ack", "tcp.window_size",
@@ -198,11 +200,17 @@ def set_up(text):
         yield "markers were asked for"
 
 
+def agreed(text):
+    """Whether a Reply says that FPDUs may be longer than segments (large_fpdus)."""
+    replies = re.findall(r"Reply frame header.*?= Reserved: (0x[0-9a-f]+)", text, re.S)
+    return any(int(bits, 16) & 0x08 for bits in replies)
+
+
 def sizes(text):
     found = numbers(SIZE, text)
     if not found:
         yield "no FPDU"
-    elif max(found) > LARGEST:
+    elif max(found) > (LONGEST if agreed(text) else LARGEST):
         yield "an ULPDU of %d bytes does not fit a segment" % max(found)
 
 

@@ -130,8 +130,8 @@ def of_many(t):
 # sends, to reset a connection, or to use a region?
 FOR_ALL = {
     "qp": "iwarp_state ended_by sq_empty sends_under_way sends_stalled reads_out ord reads_in "
-          "ird windows by_number poll_us crc tls markers batch_bytes direct_tx direct_rx direct_peer mss "
-          "tcp_unacked tcp_unsent tcp_unread",
+          "ird windows by_number poll_us crc tls markers large_fpdus batch_bytes direct_tx "
+          "direct_rx direct_peer mss tcp_unacked tcp_unsent tcp_unread",
     "cm_id": "conn phase half_open max_half_open handshakes",
     "cq": "entries waiting armed overflowed",
     "srq": "depth max_sge limit posted",

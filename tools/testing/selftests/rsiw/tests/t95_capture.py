@@ -5,18 +5,31 @@ import os
 import re
 
 from rsiwtest.core import WIRE, Fail, test
-from rsiwtest.frames import (CHECKS, SIZE, capture, dissect, first_fins,
+from rsiwtest.frames import (CHECKS, SIZE, agreed, capture, dissect, first_fins,
                              misaligned, numbers, opcodes)
 from rsiwtest.tools import perftest, rping
 from rsiwtest.topo import A4, B4, IF_A, NS_A
 from tests.t50_rsocket import stream
 
 
-@test("capture", cost=15, tcp=WIRE)
+@test("capture", cost=25, tcp=WIRE)
 def capture_test(t):
     """The iWARP dissectors find no fault in rping and perftest."""
     t.need("tshark", "tcpdump")
-    pcap = os.path.join(t.env.results, "capture.pcap")
+    if t.type == "rsiw":
+        text = examine(t, "long")
+        with t.sub("FPDUs are longer than segments by default"):
+            if not agreed(text) or max(numbers(SIZE, text)) < 64000:
+                raise Fail("agreed upon: %s" % agreed(text))
+        with t.loaded_with("direct=0", "large_fpdus=0"):
+            examine(t, "short")
+    else:
+        examine(t, "short")
+
+
+def examine(t, name):
+    """The dissectors' text, of connections whose FPDUs fit segments or need not."""
+    pcap = os.path.join(t.env.results, "capture-%s.pcap" % name)
 
     def work():
         rping(t, t.topo.wire, count=5, size=3000)
@@ -29,30 +42,31 @@ def capture_test(t):
     text = dissect(pcap)
     whole = ("FPDUs lie whole in segments (M-MPA-12)",
              lambda _: misaligned(pcap, (A4, B4)))
-    for name, check in (*CHECKS, whole):
-        with t.sub(name):
+    for what, check in (*CHECKS, whole) if name == "short" else CHECKS:
+        with t.sub("%s: %s" % (name, what)):
             found = list(check(text))
             if found:
                 raise Fail("\n".join(found))
-    with t.sub("all connections are seen (M-MPA-20)"):
+    with t.sub("%s: all connections are seen (M-MPA-20)" % name):
         frames = len(re.findall(r"(Request|Reply) frame header", text))
         if frames < 6:
             raise Fail("only %d MPA frames" % frames)
-    with t.sub("segments are used (M-MPA-10)"):
+    with t.sub("%s: segments are used (M-MPA-10)" % name):
         largest = max(numbers(SIZE, text), default=0)
         if largest < 1300:
             raise Fail("the largest ULPDU has %d bytes" % largest)
-    with t.sub("opcodes (P-RDMAP-2)"):
+    with t.sub("%s: opcodes (P-RDMAP-2)" % name):
         # Write, Read Request, Read Response, Send (RFC 5040 section 4.2).
         seen = opcodes(text)
         if not {0, 1, 2, 3} <= seen:
             raise Fail("opcodes seen: %s" % sorted(seen))
-    with t.sub("CRC by default (M-MPA-5, T-26)"):
+    with t.sub("%s: CRC by default (M-MPA-5, T-26)" % name):
         good, fpdus = text.count("Good CRC32"), len(numbers(SIZE, text))
         if good != fpdus and t.type == "rsiw":
             raise Fail("%d right CRCs for %d FPDUs" % (good, fpdus))
     if all(ok for _, ok, _ in t.subtests):
         os.unlink(pcap)
+    return text
 
 
 @test("capture-fin", cost=15, only_type="rsiw", tcp=WIRE)
