@@ -260,6 +260,11 @@ impl Stream {
         let Some(mut intake) = self.take_part(sk, budget) else {
             return (Lack::Nothing, Ok(0));
         };
+        if intake.shared.flags.heard_of_peer().is_err() {
+            // The first FPDU may be one that nobody answers, and a peer that closes then waits for
+            // the acknowledgement (`proto::fin`).
+            sk.acknowledge();
+        }
         let read = sk.read(|chunk| intake.take(chunk));
         (self.put_back(sk, intake), read)
     }

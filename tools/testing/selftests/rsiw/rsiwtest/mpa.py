@@ -9,8 +9,8 @@ import struct
 
 from .core import Fail
 
-# The opcode of a Send (lib/fpdu.h), and what headers, pad and CRC take at most.
-SEND, ROOM = 3, 64
+# Opcodes (lib/fpdu.h), and what headers, pad and CRC take at most.
+WRITE, SEND, ROOM = 0, 3, 64
 # Of a Send that is one segment: the header, and how it begins.
 HEADER, BEGINNING = 18, b"\x41\x43"
 # Where our programs are, set before any test is run.
@@ -48,6 +48,13 @@ def ask_peer_to_peer(conn):
     ask(conn, struct.pack(">HH", 0xc004, 4), b"\x50\2")
 
 
+def first_message():
+    """What the side that connects sends first in that mode: a Write of nothing."""
+    room = ctypes.create_string_buffer(ROOM)
+    length = library().wire_tagged(room, WRITE, 0, 0, b"", 0)
+    return room.raw[:length]
+
+
 def take_request(t, conn):
     """Waits for a Request."""
     conn.settimeout(t.left(20))
@@ -68,6 +75,9 @@ def library():
     found.wire_untagged.restype = ctypes.c_size_t
     found.wire_untagged.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32,
                                     ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
+    found.wire_tagged.restype = ctypes.c_size_t
+    found.wire_tagged.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32,
+                                  ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t)
     return found
 
 

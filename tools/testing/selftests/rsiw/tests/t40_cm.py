@@ -5,10 +5,12 @@ import collections
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import re
 import socket
 import struct
+import termios
 import time
 
 from rsiwtest import kmsg, mpa, stats
@@ -78,6 +80,37 @@ def xclient(t):
 def connect_500(t):
     """500 connects and disconnects in a row; fewer on a debugging kernel."""
     t.own("conns", t.topo.wire, "--count", t.rounds(500))
+
+
+def late_acknowledgements(netns):
+    """How often a namespace's TCP has acknowledged because time was over."""
+    lines = sh("cat", "/proc/net/netstat", netns=netns).splitlines()
+    names, values = (line.split() for line in lines if line.startswith("TcpExt:"))
+    return int(values[names.index("DelayedACKs")])
+
+
+@test("connect-acknowledged", cost=6, only_type="rsiw")
+def connect_acknowledged(t):
+    """What the side that connects sends first is acknowledged at once: if nothing else is sent, its
+    FIN waits for that."""
+    path, port, count = t.topo.wire, t.port(), 10
+    server = t.start("rping", "-s", "-P", "-a", path.addr4, "-p", port, netns=path.server_ns)
+    server.wait_listening(port)
+    before = late_acknowledgements(path.server_ns)
+    with inside(path.client_ns):
+        for _ in range(count):
+            with socket.create_connection((path.addr4, port), timeout=t.left(20)) as peer:
+                mpa.ask_peer_to_peer(peer)
+                peer.sendall(mpa.first_message())
+                wait_until("TCP acknowledges", t.left(10), lambda: not unacknowledged(peer))
+    late = late_acknowledgements(path.server_ns) - before
+    if late > count // 3:
+        raise Fail("%d acknowledgements came late, of %d connections" % (late, count))
+
+
+def unacknowledged(sock):
+    """How many octets the other side has not acknowledged."""
+    return struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0]
 
 
 @test("connect-storm", cost=12)

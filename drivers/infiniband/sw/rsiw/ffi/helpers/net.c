@@ -600,6 +600,14 @@ void rsiw_helper_tcp_expect(struct sock *sk, int len)
 }
 
 /*
+ * Has TCP acknowledge what is read next at once, instead of together with an answer. @sk is locked.
+ */
+void rsiw_helper_tcp_acknowledge(struct sock *sk)
+{
+	inet_csk_exit_pingpong_mode(sk);
+}
+
+/*
  * Returns @len octets of zeroed pages, or one page where more are not easily had, and sets @len; or
  * NULL. Who pays at the moment is charged. The consumer may be a block device or a file system: no
  * waiting for those.

@@ -224,6 +224,12 @@ impl<'a> LockedSock<'a> {
         error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
     }
 
+    /// Has TCP acknowledge at once what is read next, instead of together with an answer.
+    pub(crate) fn acknowledge(&mut self) {
+        // SAFETY: the socket is live and locked by the type invariants.
+        unsafe { h::tcp_acknowledge(self.sk.as_ptr()) };
+    }
+
     /// Hands received octets to `take`, in order. Returns how many it took, or an error of TCP's.
     ///
     /// `take` returns how many octets of a chunk it took. If those are not all, reading stops and
