@@ -264,9 +264,16 @@ DOC = re.compile(r"^( *//[/!]) (.+(?:\n\1 .+)*)\n(?:\1.*\n| *#\[.*\n)*(?:.*\bfn 
 SAYS_ONLY = re.compile(r"As \[`(?:\w+::)*(\w+)`\](?:\([^)]*\))?\.")
 
 
+# Keeps a list of imports one name a line, behind the last of them.
+IMPORT_END = re.compile(r"^ +[\w:*]+(?: as \w+)?, //\n(?! *\})", re.M)
+
+
 def docs(path, text):
     """What a reader stops at: `Most X` for the greatest number of X, and a document that only
     names another one. Methods of one name, one of which calls the others, may do that."""
+    for found in IMPORT_END.finditer(text):
+        yield (f"{DRIVER}/{path}:{text.count(chr(10), 0, found.start()) + 1}: "
+               "the '//' that ends a list of imports stands before its end")
     for found in DOC.finditer(text):
         doc, name = found[2], found[3]
         where = f"{DRIVER}/{path}:{text.count(chr(10), 0, found.start()) + 1}"
@@ -305,10 +312,10 @@ def self_test():
             "c.rs": "enum C {\n    Z,\n}\nfn w(y: A) {}"}
     assert not list(members({"p": "``A::x`` ``A::y`` ``C::Z`` ``B::q``"}, code))
     assert len(list(members({"p": "``A::z`` ``C::x`` ``A::w``"}, code))) == 3
-    for bad in ("/// Most octets of it.\n", "    /// As [`A::b`].\n    fn c() {}",
+    for bad in ("use super::{\n    A, //\n    B,\n};\n", "/// Most octets of it.\n", "    /// As [`A::b`].\n    fn c() {}",
                 "/// As [`b`](x::b).\n#[inline]\npub(super) fn c() {}", "//! Most files.\n"):
         assert len(list(docs("a.rs", bad))) == 1, bad
-    for good in ("/// Most significant bit.\n", "    /// As [`A::b`].\n    #[x]\n    fn b() {}",
+    for good in ("use super::{\n    A,\n    B, //\n};\n", "/// Most significant bit.\n", "    /// As [`A::b`].\n    #[x]\n    fn b() {}",
                  "/// # Safety\n///\n/// As [`A::b`].\nfn c() {}", "// Most have one.\n",
                  "/// As [`A::b`], but sleeps.\nfn c() {}", "/// At most 5.\n"):
         assert not list(docs("a.rs", good)), good

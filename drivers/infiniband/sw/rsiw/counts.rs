@@ -19,8 +19,8 @@ use crate::{
     proto::{
         counters::{
             Counter,
-            Tally, //
-            COUNT,
+            Tally,
+            COUNT, //
         },
         schedule::Actor, //
     },

@@ -52,8 +52,8 @@ use crate::{
     },
     limits::{
         Limits,
-        Quota, //
-        MAX_CQE,
+        Quota,
+        MAX_CQE, //
     },
     proto::{
         failure::{

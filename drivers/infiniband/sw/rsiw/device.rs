@@ -44,7 +44,7 @@ use crate::{
     },
     limits::{
         Limits,
-        Quota, //
+        Quota,
         KERNEL_MAX_SGE,
         MAX_CQ,
         MAX_CQE,
@@ -53,7 +53,7 @@ use crate::{
         MAX_READS,
         MAX_SRQ,
         MAX_SRQ_WR,
-        MAX_WR,
+        MAX_WR, //
     },
     log::{
         Author,
@@ -61,11 +61,11 @@ use crate::{
     },
     mr::{
         table::{
-            StagTable, //
-            MAX_MR,
+            StagTable,
+            MAX_MR, //
         },
-        PdId, //
-        MAX_FAST_REG,
+        PdId,
+        MAX_FAST_REG, //
     },
     proto::{
         by_number::Gid,

@@ -40,10 +40,10 @@ use self::{
     },
     intake::Receiving,
     poller::Poller,
-    sending::Sending, //
+    sending::Sending,
     shared::Shared,
     sq::SqRing,
-    stream::Stream,
+    stream::Stream, //
 };
 use crate::{
     ffi::{

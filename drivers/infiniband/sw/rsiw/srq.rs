@@ -38,9 +38,9 @@ use crate::{
         task::memory_for, //
     },
     limits::{
-        Quota, //
+        Quota,
         KERNEL_MAX_SGE,
-        MAX_SRQ_WR,
+        MAX_SRQ_WR, //
     },
     mr::PdId,
     proto::receiver::Recv,

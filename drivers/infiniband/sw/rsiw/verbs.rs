@@ -86,8 +86,8 @@ use crate::{
         table::MAX_MR,
         Grant,
         Mr,
-        PdId, //
-        MAX_FAST_REG,
+        PdId,
+        MAX_FAST_REG, //
     },
     proto::{
         by_number::MAX_GIDS,

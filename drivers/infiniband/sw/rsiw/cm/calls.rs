@@ -51,12 +51,13 @@ const CAP: Depths = Depths {
 };
 
 pub(super) fn config(dev: &Device) -> Config {
+    let has_tls = dev.tls().is_some();
     Config {
         rev: mpa::REV_2,
         // TLS finds every change by itself.
-        crc: params::mpa_crc() && dev.tls().is_none(),
+        crc: params::mpa_crc() && !has_tls,
         // With TLS they would lie in several records, and would have to be copied twice.
-        large_fpdus: params::large_fpdus() && dev.tls().is_none(),
+        large_fpdus: params::large_fpdus() && !has_tls,
         peer_to_peer: true,
         rtr: mpa::RtrSet::ALL,
         cap: CAP,

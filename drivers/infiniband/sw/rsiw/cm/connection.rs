@@ -60,13 +60,13 @@ use crate::{
             Timer, //
         },
         counters::Counter,
-        message, //
+        message,
         negotiate::EventDepths,
         notes::{
             self,
             EndpointNote, //
         },
-        setup::Params,
+        setup::Params, //
     },
     wire::{
         fpdu::Markers,

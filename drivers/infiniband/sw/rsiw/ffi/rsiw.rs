@@ -12,10 +12,6 @@ pub(crate) mod trace;
 use super::{
     debugfs::Directory,
     module::Loaded,
-    task::Reaping,
-    workqueue::OwnedQueue, //
-};
-use crate::ffi::{
     raw::b,
     rdma::{
         callbacks::{
@@ -30,6 +26,8 @@ use crate::ffi::{
         },
         udata::Udata, //
     },
+    task::Reaping,
+    workqueue::OwnedQueue, //
 };
 use core::marker::PhantomData;
 use kernel::{

@@ -77,11 +77,11 @@ use crate::{
         },
     },
     limits::{
-        Quota, //
+        Quota,
         KERNEL_MAX_INLINE,
         KERNEL_MAX_SGE,
         MAX_READS,
-        MAX_WR,
+        MAX_WR, //
     },
     mr::window::Binder,
     proto::sends::Sends,

@@ -45,7 +45,7 @@ use crate::{
             FPDU_FRONT, //
         },
         drain::Stop,
-        message::Frame, //
+        message::Frame,
         notes::QpNote,
         receiver::Lack,
         sender::PayloadError,

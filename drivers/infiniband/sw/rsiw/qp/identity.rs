@@ -92,9 +92,9 @@ use crate::{
         terminate::{
             self,
             TermError,
-            Terminate, //
+            Terminate,
             CONTROL_LEN,
-            MAX_ULPDU,
+            MAX_ULPDU, //
         },
     },
 };

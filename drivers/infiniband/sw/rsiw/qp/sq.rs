@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue: requests of a process or of a consumer in the kernel ([`kernel`]), completions in post
-//! order.
+//! The send queue: requests of a process or of a consumer in the kernel ([`kernel`]), completions in
+//! post order.
 //!
 //! A request of a process is copied out of shared memory once, validated, and only the copy is used
 //! (T-3). Its slot goes back to the process at that moment.

@@ -590,9 +590,9 @@ bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u
 }
 
 /*
- * Has TCP tell of what it has received once that are @len octets, as SO_RCVLOWAT does: until then it
- * acknowledges at once what comes, and does not wait for somebody to read it. TCP tells earlier of a
- * FIN, and if memory or the window runs short. @sk is locked.
+ * Has TCP call back only once @len octets can be read, as SO_RCVLOWAT does. Until then it acknowledges
+ * segments at once instead of waiting for a reader. It calls back earlier on a FIN, or if memory or the
+ * window runs short. @sk is locked.
  */
 void rsiw_helper_tcp_expect(struct sock *sk, int len)
 {

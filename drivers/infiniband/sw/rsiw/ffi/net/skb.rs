@@ -279,9 +279,9 @@ impl SkbChunk<'_> {
     }
 
     /// Asks for `len` octets from `at` on, of which only some belong to the chunk: the chunks
-    /// behind it begin with the others. After [`Reach::Here`] these can be read, too. After
-    /// [`Reach::Later`] TCP tells of octets when all of these are there, if those in front of them
-    /// are taken, and until somebody reads.
+    /// behind it begin with the others. After [`Reach::Here`] these can be read, too.
+    /// [`Reach::Later`] has TCP call back only once `len` octets can be read, until the next read;
+    /// the caller takes what is in front of `at`.
     #[inline(never)]
     pub(crate) fn reach(&self, at: usize, len: usize) -> Reach {
         let end = at.checked_add(len).and_then(|end| u32::try_from(end).ok());
@@ -317,7 +317,7 @@ impl SkbChunk<'_> {
         self.sk.is_some_and(may_get)
     }
 
-    /// Has TCP tell of `len` octets.
+    /// Has TCP call back only once `len` octets can be read.
     fn expect(&self, len: usize) {
         let (Some(sk), Ok(len)) = (self.sk, c_int::try_from(len)) else {
             return;

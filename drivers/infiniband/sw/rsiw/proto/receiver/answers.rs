@@ -40,8 +40,8 @@ use crate::{
             Responding, //
         },
         segment::{
-            Target, //
-            HEAD_LEN,
+            Target,
+            HEAD_LEN, //
         },
     },
     wire::{
