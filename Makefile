@@ -27,7 +27,7 @@ deb:
 	@tools/vm/deb $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
 
 release:
-	@tools/vm/release $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
+	@tools/vm/release $(if $(VERSION),--version "$(VERSION)") $(if $(KEY),--key "$(KEY)")
 
 port:
 	@tools/vm/port "$(KERNEL)" $(SUITE)
@@ -158,7 +158,8 @@ help:
 	@echo "make run-image        what tools/run/rsiw-run boots: build/run/rsiw-run.img"
 	@echo "make deb              Debian packages for the packaged kernel, and for DKMS, in build/deb"
 	@echo "                      (DEB_VERSION=... RSIW_SIGN_KEY=... RSIW_SIGN_CERT=...)"
-	@echo "make release          all files of a release, with checksums, in build/release (DEB_VERSION=...)"
+	@echo "make release          all files of a release, with checksums, in build/release"
+	@echo "                      (VERSION=... as a check, KEY=... to sign them)"
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 

@@ -175,13 +175,13 @@ def rooms(paths):
 
 
 def versions():
-    """The version of the packages is that of the module."""
+    """debian/changelog has an entry for the version."""
     with open("debian/changelog", encoding="utf-8") as f:
         package = re.match(r"\S+ \((\d+)\.(\d+)", f.read())
-    with open(f"{DRIVER}/ffi/rsiw/rsiw_methods.h", encoding="utf-8") as f:
+    with open(f"{DRIVER}/ffi/rsiw/rsiw_version.h", encoding="utf-8") as f:
         module = re.findall(r"^#define RSIW_VERSION_M\w+ (\d+)$", f.read(), re.M)
     if not package or list(package.groups()) != module:
-        yield f"the module's version is {'.'.join(module)}, not that of debian/changelog"
+        yield f"the version is {'.'.join(module)}, debian/changelog begins with another one"
 
 
 def compat():

@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.normpath(f"{HERE}/../..")
 sys.path.insert(0, f"{HERE}/../vm")
 
+import contents
 import initramfs
 from cpio import Cpio
 from parts import PARTS, SECTOR, header
@@ -48,6 +49,10 @@ LIBRARIES = ["libibverbs.so.1", "librdmacm.so.1", "libibumad.so.3", "libnl-3.so.
              "libnl-route-3.so.200", "libibverbs/libsiw-rdmav34.so", "rsocket/librspreload.so"]
 
 
+# What the image has of other projects.
+taken = set()
+
+
 def parse():
     p = argparse.ArgumentParser()
     p.add_argument("--kernel", required=True)
@@ -55,6 +60,7 @@ def parse():
     p.add_argument("--module", required=True)
     p.add_argument("--library", required=True, help="without suffix")
     p.add_argument("--version", required=True)
+    p.add_argument("--commit", required=True)
     p.add_argument("--out", required=True)
     return p.parse_args()
 
@@ -66,6 +72,8 @@ def run(*command):
 def copy(path, to, mode=None):
     os.makedirs(os.path.dirname(to), exist_ok=True)
     shutil.copy(os.path.realpath(path), to)
+    if not os.path.realpath(path).startswith(f"{TOP}/"):
+        taken.add(path)
     if mode:
         os.chmod(to, mode)
 
@@ -129,12 +137,28 @@ def add_guest(root):
     os.symlink("busybox", f"{root}/modprobe")
 
 
+def add_licences(args, root):
+    """Which packages these are of, their copyright files, and the same list beside the image."""
+    os.mkdir(f"{root}/licences")
+    packages = contents.packages_of(taken | {args.kernel}, args.release)
+    for package in packages:
+        with open(f"{root}/licences/{package.name}", "w", encoding="utf-8") as f:
+            f.write(package.copyright)
+    text = f"Package: rsiw\nVersion: {args.version}\nCommit: {args.commit}\n"
+    text += f"Sources: rsiw-{args.version}.tar.xz\nLicences: GPL-2; the library also Linux-OpenIB\n\n"
+    text += "\n".join(map(str, packages))
+    for path in (f"{root}/packages", f"{args.out.removesuffix('.img')}.packages"):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+
 def make_root(args, work):
     root = f"{work}/root"
     add_modules(args, root)
     add_programs(args, root)
     add_libraries(root)
     add_guest(root)
+    add_licences(args, root)
     run("mkfs.erofs", "-d0", "-T0", "-U", "00000000-0000-0000-0000-000000000000", "--all-root",
         "-zlz4hc", "-C65536", "-Ededupe", f"{work}/root.erofs", root)
     return f"{work}/root.erofs"
@@ -162,7 +186,7 @@ def main():
             parts[part] = (position, size, digest)
             position += size + -size % SECTOR
         with open(args.out + ".new", "wb") as out:
-            out.write(header(args.version, args.release, parts))
+            out.write(header(args.version, args.commit, args.release, parts))
             for part in PARTS:
                 out.seek(parts[part][0])
                 with open(files[part], "rb") as f:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The file that rsiw-run boots: a header that "head -n 6" shows, and the parts that
+"""The file that rsiw-run boots: a header that "head -n 7" shows, and the parts that
 it tells of, each at a multiple of SECTOR."""
 
 import hashlib
@@ -10,9 +10,9 @@ PARTS = ("kernel", "initramfs", "root")
 MAGIC = "rsiw-run image 1"
 
 
-def header(version, release, parts):
+def header(version, commit, release, parts):
     """parts: by name, where each begins, its size, and its SHA-256."""
-    lines = [MAGIC, f"version {version}", f"release {release}"]
+    lines = [MAGIC, f"version {version}", f"commit {commit}", f"release {release}"]
     lines += ["{} {} {} {}".format(name, *parts[name]) for name in PARTS]
     return ("\n".join(lines) + "\n").encode().ljust(SECTOR, b"\0")
 
@@ -29,6 +29,7 @@ class Image:
                 raise ValueError
             words = {line.split()[0]: line.split()[1:] for line in lines[1:] if line}
             self.version, self.release = words["version"][0], words["release"][0]
+            self.commit = words.get("commit", ["unknown"])[0]
             self.parts = {name: (int(words[name][0]), int(words[name][1]), words[name][2])
                           for name in PARTS}
         except (ValueError, KeyError, IndexError):

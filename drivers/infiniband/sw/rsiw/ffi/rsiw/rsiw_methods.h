@@ -5,9 +5,7 @@
 
 #include <linux/types.h>
 
-/* The version, which debian/changelog has, too. */
-#define RSIW_VERSION_MAJOR 0
-#define RSIW_VERSION_MINOR 1
+#include "rsiw_version.h"
 
 struct attribute_group;
 struct ib_device;
