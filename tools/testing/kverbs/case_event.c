@@ -82,6 +82,22 @@ static void event_last_wqe(struct kv *k)
 		kv_quiet(k, p->b.rcq);
 }
 
+/* So does one whose connection is closed, by the consumer or by the peer. */
+static void event_last_wqe_closed(struct kv *k)
+{
+	const struct kv_opts o = { .srq = true };
+	struct kv_pair *p = kv_connect(k, &o);
+	struct kv_pair *q = p ? kv_connect(k, &o) : NULL;
+
+	if (q && kv_ok(k, !kv_recv(&p->b, 1, 0, 0, 0), "receive") &&
+	    kv_ok(k, !rdma_disconnect(p->b.id), "disconnect") &&
+	    kv_ok(k, !rdma_disconnect(q->a.id), "disconnect of the peer") &&
+	    kv_is_down(k, &p->b) && kv_is_down(k, &q->b) &&
+	    events(k, &p->b, IB_EVENT_QP_LAST_WQE_REACHED, 1) &&
+	    events(k, &q->b, IB_EVENT_QP_LAST_WQE_REACHED, 1))
+		kv_quiet(k, p->b.rcq);
+}
+
 static int srq_depth(struct kv_pair *p, u32 max_wr, u32 limit)
 {
 	struct ib_srq_attr attr = { .max_wr = max_wr, .srq_limit = limit };
@@ -146,6 +162,7 @@ const struct kv_case kv_event_cases[] = {
 	{ "event-not-twice", "V-ST-24 T-33", event_not_twice },
 	{ "event-none", "V-AE-1 V-AE-38", event_none },
 	{ "event-last-wqe", "V-AE-34 V-SRQ-24", event_last_wqe },
+	{ "event-last-wqe-closed", "V-AE-34 V-SRQ-24 V-ST-36", event_last_wqe_closed },
 	{ "srq-resize", "V-SRQ-5 V-SRQ-20", srq_resize },
 	{ "event-srq-limit", "V-AE-30 V-SRQ-19", event_srq_limit },
 	{ }

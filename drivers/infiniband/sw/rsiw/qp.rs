@@ -363,12 +363,10 @@ impl Inner {
     ///
     /// A process is told once between connections: it could have the QP enter Error as often as it
     /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
-    /// waits for an event each time that it drains the QP.
+    /// waits for an event each time that it drains the QP; one that came before does no harm, as
+    /// all is flushed when the modification to Error returns.
     fn tell_last_wqe(&mut self, shared: &Shared) -> bool {
-        if shared.state() != QpState::Error
-            || shared.id.srq.is_none()
-            || shared.flags.mute.load(Relaxed)
-        {
+        if shared.id.srq.is_none() || shared.flags.mute.load(Relaxed) {
             return false;
         }
         let is_told = core::mem::replace(&mut self.last_wqe_told, true);

@@ -222,9 +222,10 @@ pub(crate) struct Effects {
     pub(crate) start_timer: bool,
     /// Complete what is in the SQ as flushed, in order.
     pub(crate) flush_sq: bool,
-    /// Complete what is in the RQ as flushed, in order. With a shared RQ in state Error: the
-    /// receive in progress, and `LAST_WQE_REACHED` (T-16).
+    /// Complete what is in the RQ as flushed, in order; with a shared RQ the receive in progress.
     pub(crate) flush_rq: bool,
+    /// With a shared RQ, tell that no more receives are taken from it: `LAST_WQE_REACHED` (T-16).
+    pub(crate) last_wqe: bool,
     /// Forget all protocol state: the QP is as new (T-35).
     pub(crate) renew: bool,
     pub(crate) event: Option<Async>,
@@ -288,6 +289,7 @@ fn to_error(tcp: Tcp, event: Option<Async>) -> Result<(QpState, Effects), Illega
         tcp,
         flush_sq: true,
         flush_rq: true,
+        last_wqe: true,
         event,
         close: true,
         ..Effects::default()
@@ -466,8 +468,10 @@ fn draining(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
 fn closing(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
         QpEvent::PeerFin { .. } => Ok((QpState::Closing, Effects::default())),
+        // Consumers of InfiniBand disconnect by going to Error, and wait for what that tells.
         QpEvent::Closed => {
             let effects = Effects {
+                last_wqe: true,
                 renew: true,
                 close: true,
                 ..Effects::default()

@@ -575,8 +575,8 @@ impl Qp {
         if effects.flush_rq {
             self.shared.flush_rq(&mut after.notify.recv);
             self.look_again(inner, Relook::FIRST);
-            after.last_wqe |= inner.tell_last_wqe(&self.shared);
         }
+        after.last_wqe |= effects.last_wqe && inner.tell_last_wqe(&self.shared);
         if effects.renew {
             self.shared.sq.lock().renew();
         }

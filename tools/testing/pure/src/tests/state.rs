@@ -29,6 +29,7 @@ fn error(tcp: Tcp, event: Option<Async>, close: bool) -> Result<(QpState, Effect
         tcp,
         flush_sq: true,
         flush_rq: true,
+        last_wqe: true,
         event,
         close,
         ..Effects::default()
@@ -117,6 +118,7 @@ const STARTED: Effects = Effects {
     start_timer: true,
     flush_sq: false,
     flush_rq: false,
+    last_wqe: false,
     renew: false,
     event: None,
     disconnect: false,
@@ -223,6 +225,7 @@ fn t_37_peer_fin() {
     assert!(effects.disconnect && effects.event.is_none() && !effects.close);
     let (state, effects) = next(state, QpEvent::Closed).unwrap();
     let want = Effects {
+        last_wqe: true,
         renew: true,
         close: true,
         ..Effects::default()

@@ -440,6 +440,33 @@ static void repetition(void)
 	CHECK_SYS(ibv_dealloc_pd(pd));
 }
 
+/* Either end closes the connection in good order; then the QP goes to Error. */
+static void closing(void)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_srq *srq = make(pd, DEPTH, 1, 0, NULL);
+	struct both b;
+	int own;
+
+	CHECK(srq, "SRQ: %m");
+	part("V-SRQ-24 V-ST-36 LAST_WQE_REACHED once for a QP whose connection was closed");
+	for (own = 0; own < 2; own++) {
+		join(&b, srq, pd);
+		async_drain(ctx);
+		CHECK_SYS(rdma_disconnect(own ? b.p.id : b.a.id));
+		expect(events(b.p.id->qp, IBV_EVENT_QP_LAST_WQE_REACHED) == 1,
+		       "not one event, own %d", own);
+		expect(wait_state(b.p.id->qp, IBV_QPS_INIT, EP_EVENT_MS) ==
+		       IBV_QPS_INIT, "state");
+		CHECK_SYS(to_state(b.p.id->qp, IBV_QPS_ERR));
+		expect(!async_event(ctx, &(struct ibv_async_event){ 0 }, 300),
+		       "one more event, own %d", own);
+		both_destroy(&b);
+	}
+	CHECK_SYS(ibv_destroy_srq(srq));
+	CHECK_SYS(ibv_dealloc_pd(pd));
+}
+
 static void failures(void)
 {
 	const size_t big = 8 << 20;
@@ -494,6 +521,7 @@ static void run(void)
 	domains();
 	limit();
 	repetition();
+	closing();
 	failures();
 }
 
