@@ -10,7 +10,7 @@
 //! Locks: `UdQp::sending`, or `UdQp::receiving` > `UdQp::steps`; none is held while a completion is
 //! told. Whoever sends may wait for room in the socket with `sending` held; nobody waits for a peer.
 //!
-//! Context: process.
+//! Context: process; softirq where datagrams are received.
 #![forbid(unsafe_code)]
 
 pub(crate) mod ports;
@@ -99,8 +99,10 @@ use kernel::{
             Release, //
         },
         new_mutex,
+        new_spinlock_irq,
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLockIrq, //
     },
     workqueue::{
         Work,
@@ -142,11 +144,11 @@ pub(crate) struct UdQp {
     attrs: Atomic<u64>,
     /// What the consumer has set, to be given back; also keeps steps apart.
     #[pin]
-    steps: Mutex<QpPath>,
+    steps: SpinLockIrq<QpPath>,
     #[pin]
     sending: Mutex<UdSq>,
     #[pin]
-    receiving: Mutex<UdRq>,
+    receiving: SpinLockIrq<UdRq>,
     /// Goes on with what a call has left.
     #[pin]
     work: Work<Self>,
@@ -239,9 +241,9 @@ impl UdQp {
                 send_offer,
                 recv_offer,
                 attrs: Atomic::new(UdAttrs::NEW.to_word()),
-                steps <- new_mutex!(QpPath::NOTHING, "rsiw::UdQp::steps"),
+                steps <- new_spinlock_irq!(QpPath::NOTHING, "rsiw::UdQp::steps"),
                 sending <- new_mutex!(sending, "rsiw::UdQp::sending"),
-                receiving <- new_mutex!(receiving, "rsiw::UdQp::receiving"),
+                receiving <- new_spinlock_irq!(receiving, "rsiw::UdQp::receiving"),
                 work <- new_work!("rsiw::UdQp::work"),
                 _quota: quota,
             }),
@@ -394,7 +396,7 @@ impl UdQp {
     /// Drops what is in the queues.
     fn reset(&self) {
         let _ = self.sending.lock().drop_posted();
-        let _ = self.receiving.lock().drop_posted();
+        self.drop_recvs();
     }
 
     /// Goes into error, unless the consumer has reset the queue pair. Called under the lock of the
@@ -414,6 +416,12 @@ impl UdQp {
 
     fn enter_error(self: &Arc<Self>, from: UdState) {
         self.complete_flushed();
+        self.tell_of_last(from);
+    }
+
+    /// Tells the consumer that this queue pair takes nothing more from a shared receive queue, if
+    /// it has just gone into error. Any context.
+    fn tell_of_last(&self, from: UdState) {
         if from != UdState::Error && self.srq.is_some() {
             self.handle.event(AsyncEvent::LastWqeReached);
         }

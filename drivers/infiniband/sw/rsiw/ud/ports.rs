@@ -5,7 +5,7 @@
 //!
 //! Locks: `UdPorts::open` is held while sockets are made and closed, and not while one is used.
 //!
-//! Context: process.
+//! Context: process; softirq where datagrams are received.
 #![forbid(unsafe_code)]
 
 use super::UdQpTable;
@@ -54,7 +54,7 @@ use kernel::{
     },
 };
 
-/// How many datagrams are taken in before others have their turn.
+/// How many datagrams are taken in at a time; a work item takes the others.
 const AT_A_TIME: u32 = 64;
 
 /// The sockets of a device, by the index of their GIDs.
@@ -234,7 +234,7 @@ impl UdPort {
         let arrivals = Arrivals::install(&port.sock, port.clone())?;
         *port.arrivals.lock() = Some(arrivals);
         // What came before was not told.
-        port.look();
+        port.leave_to_work();
         Ok(port)
     }
 
@@ -259,8 +259,18 @@ impl UdPort {
         self.sock.send(&to, packet, tos, hops)
     }
 
-    fn look(self: &Arc<Self>) {
+    fn leave_to_work(self: &Arc<Self>) {
         let _ = self.dev.queues().data.enqueue(self.clone());
+    }
+
+    /// Takes in what has arrived, and leaves to a work item what is too much for one time.
+    fn receive_some(self: &Arc<Self>) {
+        for _ in 0..AT_A_TIME {
+            if !self.receive() {
+                return;
+            }
+        }
+        self.leave_to_work();
     }
 
     /// Takes in a datagram, if there is one. Returns whether there was.
@@ -288,7 +298,7 @@ impl UdPort {
 
 impl DatagramHandler for UdPort {
     fn arrived(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).look();
+        Arc::from(this).receive_some();
     }
 }
 
@@ -296,11 +306,6 @@ impl WorkItem for UdPort {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        for _ in 0..AT_A_TIME {
-            if !this.receive() {
-                return;
-            }
-        }
-        this.look();
+        this.receive_some();
     }
 }

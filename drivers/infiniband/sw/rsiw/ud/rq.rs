@@ -5,7 +5,7 @@
 //! A receive is longer than the longest message by the GRH in front of it. One that is too short
 //! for a message stays for the next: what a stranger sends ends nothing.
 //!
-//! Context: process, under `UdQp::receiving`.
+//! Context: softirq, which receives, or process; under `UdQp::receiving`.
 #![forbid(unsafe_code)]
 
 use super::UdQp;
@@ -54,6 +54,9 @@ use kernel::{
         Arc, //
     },
 };
+
+/// How many receives are dropped or flushed before others have the lock, which keeps interrupts off.
+const AT_A_TIME: usize = 64;
 
 /// What is needed to receive.
 pub(super) struct UdRq {
@@ -104,13 +107,12 @@ impl UdRq {
         slots.saturating_add(1)
     }
 
-    /// Drops all receives, as many as there can be. The process need not tell of others any more.
-    pub(super) fn drop_posted(&mut self) -> Drained {
+    /// Drops receives, at most [`AT_A_TIME`] of them. The process need not tell of others any more.
+    fn drop_some(&mut self) -> Drained {
         if let Some(rq) = &mut self.rq {
             rq.set_flushes(false);
         }
-        let most = self.most();
-        drain(most, || self.discard(), drop)
+        drain(AT_A_TIME, || self.discard(), drop)
     }
 }
 
@@ -123,7 +125,7 @@ impl UdQp {
         }
     }
 
-    /// Takes in a datagram for this queue pair.
+    /// Takes in a datagram for this queue pair. Softirq, or process context.
     pub(super) fn receive(self: &Arc<Self>, datagram: &Datagram<'_>) -> Result<(), Discard> {
         let mut receiving = self.receiving.lock();
         let attrs = self.attrs();
@@ -164,9 +166,21 @@ impl UdQp {
             self.recv_cq.report();
         }
         if let Some(from) = from {
-            self.enter_error(from);
+            self.tell_of_last(from);
+            // What is posted is completed by those who may wait for the send queue's lock.
+            self.leave_to_work();
         }
         Ok(())
+    }
+
+    /// Drops all receives, as many as there can be.
+    pub(super) fn drop_recvs(&self) {
+        let most = self.receiving.lock().most();
+        for _ in 0..most.div_ceil(AT_A_TIME) {
+            if self.receiving.lock().drop_some() == Drained::Empty {
+                return;
+            }
+        }
     }
 
     /// Writes GRH and message to the elements of a receive, which has room for them.
@@ -199,8 +213,8 @@ impl UdQp {
         Ok(())
     }
 
-    /// Completes all receives of the queue pair's own queue as flushed, at most as many as there can
-    /// be, and has the process tell of those that it posts from now on.
+    /// Completes receives of the queue pair's own queue as flushed, at most [`AT_A_TIME`], and has
+    /// the process tell of those that it posts from now on.
     pub(super) fn flush_recvs(&self) -> Drained {
         let mut notify = false;
         let mut receiving = self.receiving.lock();
@@ -212,14 +226,13 @@ impl UdQp {
         }
         // The process posts, then looks at that; one of the two sees the other.
         smp_mb(Full);
-        let most = receiving.most();
         let flush = |id| {
             let what = (id, OperationType::Receive);
             let rest = (0, Extra::Nothing, false);
             let added = self.complete(&self.recv_cq, what, Status::Flushed, rest);
             notify |= added == Ok(true);
         };
-        let drained = drain(most, || receiving.discard(), flush);
+        let drained = drain(AT_A_TIME, || receiving.discard(), flush);
         drop(receiving);
         if notify {
             self.recv_cq.notify();

@@ -38,6 +38,8 @@ int rsiw_helper_udp_prepare(struct socket *sock, int octets)
 	/* It doubles the number, for what buffers take beside their octets. */
 	sock_set_rcvbuf(sk, octets / 2);
 	sock_set_sndtimeo(sk, 1);
+	/* Nobody polls the interface for it in softirq; kernels that cannot poll do not know this. */
+	set_option(sock, SOL_SOCKET, SO_BUSY_POLL, 0);
 	if (sk->sk_family == AF_INET6)
 		return prepare_ipv6(sock);
 	return set_option(sock, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
