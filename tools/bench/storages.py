@@ -23,6 +23,8 @@ BASE = "tcp"
 
 # What is measured.
 COUNTED, SWITCHES, TIMED = "instructions", "changes of task", "blocks/s"
+# Of the instructions: all but those that copy, sum and clear octets.
+WORK = "work"
 
 # Guest seconds after which a case counts as hung.
 LIMIT = 60

@@ -5,7 +5,7 @@ import cases
 import components
 
 # What is counted of a message, in the order of the table.
-COLUMNS = ("total",) + tuple(name for name, _ in components.COMPONENTS)
+COLUMNS = ("total", "work") + tuple(name for name, _ in components.COMPONENTS)
 
 
 def cell(row):
@@ -50,7 +50,8 @@ def listed(rows):
 
 
 def table(rows, devices):
-    """Throughput with its ratios, and beside it the instructions of a message."""
+    """Throughput with its ratios, and beside it the instructions of a message, apart from those
+    for each octet."""
     found = {(r["device"], r["path"], r["case"], r.get("component")): r
              for r in rows}
     counted = any(r.get("component") for r in rows)
@@ -64,14 +65,14 @@ def table(rows, devices):
         if "rsiw" in devices:
             head += ["rsiw/" + d for d in others + ["iperf3"]]
         if counted:
-            head += ["instr. " + d for d in devices]
+            head += ["work " + d for d in devices]
             if "rsiw" in devices:
-                head += ["instr. rsiw/" + d for d in others]
+                head += ["work rsiw/" + d for d in others]
         lines = [head]
         tcp = found.get(("tcp", path, "iperf3", None))
         for case in listed(here):
             get, count = ({d: found.get((d, path, case.name, what))
-                           for d in devices} for what in (None, "total"))
+                           for d in devices} for what in (None, "work"))
             line = [case.name, case.unit] + [cell(get[d]) for d in devices]
             better = case.higher_is_better
             if "rsiw" in devices:

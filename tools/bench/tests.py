@@ -170,10 +170,11 @@ class Groups(unittest.TestCase):
         self.assertEqual(self.of("any", "crc32c_cryptoapi"), "copies")
         self.assertNotEqual(self.of("copy_process"), "copies")
 
-    def test_clearing_is_memory(self):
+    def test_clearing_anywhere(self):
         for name in ("memset", "__memset", "rep_stos_alternative",
                      "clear_page_erms"):
-            self.assertEqual(self.of(name), "memory", name)
+            self.assertEqual(self.of(name), "cleared", name)
+        self.assertNotEqual(self.of("clear_page_dirty_for_io"), "cleared")
 
     def test_c_drivers(self):
         self.assertEqual(self.of("siw_tx_hdt", "siw"), "driver-tx")
@@ -560,9 +561,8 @@ class LongWays(unittest.TestCase):
 
 
 class Quick(unittest.TestCase):
-    PROFILE = {"case": "send_bw 64", "components": {"core": 100.4, "copies": 64, "memory": 50},
-               "functions": [{"name": "memset_orig", "value": 20}, {"name": "kfree", "value": 30},
-                             {"name": "clear_page_erms", "value": 10.2}]}
+    PROFILE = {"case": "send_bw 64",
+               "components": {"core": 100.4, "copies": 64, "memory": 20, "cleared": 30.2}}
 
     def test_row(self):
         self.assertEqual(script("quick").row(self.PROFILE), {
