@@ -446,6 +446,7 @@ impl UdQp {
         (bytes, extra, solicited): (u32, Extra, bool),
     ) -> Result<bool, Overflow> {
         let is_recv = operation == OperationType::Receive;
+        // Bound: the counters that a completion has.
         for counter in match is_recv {
             true => Counter::of_recv(status),
             false => Counter::of_send(status),

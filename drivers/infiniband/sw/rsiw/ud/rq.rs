@@ -194,6 +194,7 @@ impl UdQp {
             let (stag, want) = (Stag(piece.sge.lkey), Access::LOCAL_WRITE);
             let access = stags.access(stag, self.recv_pd(), want, addr, piece.len);
             let access = access.map_err(|_| EACCES)?;
+            // Bound: the pages of the longest message.
             for slice in access.slices(0, piece.len).map_err(|_| EACCES)? {
                 let mut at = 0;
                 // Bound: two parts, of GRH and message.
