@@ -27,7 +27,7 @@ LAYERS = (
     ("device",),
     ("cq", "mr"),
     ("queue",),
-    ("abi", "counts", "limits", "log", "notes", "watched"),
+    ("abi", "counts", "limits", "log", "notes"),
     ("ffi",),
     ("proto",),
     ("wire",),

@@ -48,6 +48,10 @@ use crate::{
             trace,
             Queues, //
         },
+        sync::{
+            Watch,
+            Watched, //
+        },
         task::memory_for, //
     },
     limits::{
@@ -67,10 +71,6 @@ use crate::{
     queue::{
         shared::Offer,
         Slots, //
-    },
-    watched::{
-        Watch,
-        Watched, //
     },
 };
 use ::kernel::{

@@ -4,7 +4,7 @@
 //!
 //! Layers: `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe code), which knows
 //! nothing of these. Above them, each using only those before it: `abi`, `counts`, `limits`,
-//! `log`, `notes`, `watched`; `queue`; `cq`, `mr`; `device`; `srq`; `qp`; `ud`; `gids`; `cm`;
+//! `log`, `notes`; `queue`; `cq`, `mr`; `device`; `srq`; `qp`; `ud`; `gids`; `cm`;
 //! `rnic`; `verbs` (what the RDMA core calls); `link` (what makes and removes devices).
 
 // With an older kernel, see compat/compat.mk.
@@ -33,7 +33,6 @@ mod rnic;
 mod srq;
 mod ud;
 mod verbs;
-mod watched;
 mod wire;
 
 module! {

@@ -35,6 +35,10 @@ use crate::{
             },
             wr::RecvChain, //
         },
+        sync::{
+            Watch,
+            Watched, //
+        },
         task::memory_for, //
     },
     limits::{
@@ -57,10 +61,6 @@ use crate::{
         },
         SgList,
         Slots, //
-    },
-    watched::{
-        Watch,
-        Watched, //
     },
 };
 use kernel::{

@@ -29,6 +29,7 @@ use crate::{
             },
             stats::Details, //
         },
+        sync::Watch, //
     },
     proto::{
         reads::{
@@ -38,8 +39,7 @@ use crate::{
         state::QpState,
         transport::is_empty, //
     },
-    queue::rq::Rq,
-    watched::Watch, //
+    queue::rq::Rq, //
 };
 use kernel::{
     prelude::*,

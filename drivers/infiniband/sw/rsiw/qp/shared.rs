@@ -31,11 +31,14 @@ use super::{
 };
 use crate::{
     counts::CountsOf,
-    ffi::rdma::attr::{
-        AccessFlags,
-        IbQpState,
-        QpModify,
-        QpPath, //
+    ffi::{
+        rdma::attr::{
+            AccessFlags,
+            IbQpState,
+            QpModify,
+            QpPath, //
+        },
+        sync::Watched, //
     },
     limits::MAX_READS,
     mr::access::Access,
@@ -80,7 +83,6 @@ use crate::{
         },
     },
     queue::rq::Rq,
-    watched::Watched,
     wire::ddp::Msn, //
 };
 use kernel::{

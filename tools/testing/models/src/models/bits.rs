@@ -2,7 +2,7 @@
 
 //! Bits by which softirq, timers and threads bring each other about: `Stream::starves` and
 //! `Stream::pauses`, the word of `Shared::inbound`, `Stream::awaited`. Copies of `qp/stream.rs`,
-//! `qp/intake.rs`, `qp/sending.rs`, `qp/direct.rs` and `watched.rs`.
+//! `qp/intake.rs`, `qp/sending.rs`, `qp/direct.rs` and `ffi/sync.rs`.
 
 use crate::{check::check, copies::Copied};
 use kernel::{
@@ -52,7 +52,7 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
-        file: "drivers/infiniband/sw/rsiw/watched.rs",
+        file: "drivers/infiniband/sw/rsiw/ffi/sync.rs",
         from: "    fn drop(&mut self)",
         lines: &["self.word.store(self.guard.word(), Relaxed);"],
     },

@@ -16,11 +16,17 @@ use super::{
 };
 use crate::{
     abi::Sge,
-    ffi::rdma::wr::{
-        AtomicOp,
-        SendChain,
-        SendOp,
-        SendWr, //
+    ffi::{
+        rdma::wr::{
+            AtomicOp,
+            SendChain,
+            SendOp,
+            SendWr, //
+        },
+        sync::{
+            Watch,
+            Watched, //
+        },
     },
     proto::{
         failure::Fault,
@@ -36,10 +42,6 @@ use crate::{
         Posted,
         SgList,
         Slots, //
-    },
-    watched::{
-        Watch,
-        Watched, //
     },
     wire::{
         atomic::{
