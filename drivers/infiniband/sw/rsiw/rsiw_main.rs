@@ -2,10 +2,11 @@
 
 //! rsiw: RDMA over any network interface (iWARP on kernel TCP sockets).
 //!
-//! Layers: `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe code), which knows
-//! nothing of these. Above them, each using only those before it: `abi`, `counts`, `limits`,
-//! `log`, `notes`; `queue`; `cq`, `mr`; `device`; `srq`; `qp`; `ud`; `gids`; `cm`;
-//! `rnic`; `verbs` (what the RDMA core calls); `link` (what makes and removes devices).
+//! Layers: `num` (arithmetic); `wire` and `proto` (pure protocol), and `ffi` (C and all unsafe
+//! code), which know nothing of each other. Above them, each using only those before it: `abi`,
+//! `counts`, `limits`, `log`, `notes`; `queue`; `cq`, `mr`; `device`; `srq`; `qp`; `ud`;
+//! `gids`; `cm`; `rnic`; `verbs` (what the RDMA core calls); `link` (what makes and removes
+//! devices).
 
 // With an older kernel, see compat/compat.mk.
 #[cfg(rsiw_compat)]
@@ -26,6 +27,7 @@ mod link;
 mod log;
 mod mr;
 mod notes;
+mod num;
 mod proto;
 mod qp;
 mod queue;

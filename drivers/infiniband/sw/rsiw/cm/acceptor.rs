@@ -64,6 +64,7 @@ use crate::{
         },
     },
     log::Author,
+    num::Length,
     proto::drain::drain, //
 };
 use core::net::SocketAddr;
@@ -435,8 +436,7 @@ impl Acceptor {
 
 /// Returns the listeners `all`, followed by `one`.
 fn joined(all: &[Arc<Listener>], one: &Arc<Listener>) -> Result<KVec<Arc<Listener>>> {
-    let len = all.len().checked_add(1).ok_or(ENOMEM)?;
-    let mut joined = KVec::with_capacity(len, GFP_KERNEL_ACCOUNT)?;
+    let mut joined = KVec::with_capacity(all.len().try_add(1)?, GFP_KERNEL_ACCOUNT)?;
     for listener in Iterator::chain(all.iter(), [one]) {
         joined
             .push_within_capacity(listener.clone())

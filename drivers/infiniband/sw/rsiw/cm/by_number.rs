@@ -80,11 +80,14 @@ use crate::{
         QpTable, //
     },
 };
-use core::net::{
-    IpAddr,
-    Ipv4Addr,
-    Ipv6Addr,
-    SocketAddr, //
+use core::{
+    net::{
+        IpAddr,
+        Ipv4Addr,
+        Ipv6Addr,
+        SocketAddr, //
+    },
+    num::Saturating, //
 };
 use kernel::{
     prelude::*,
@@ -192,13 +195,13 @@ struct Parked {
 
 /// A listener that exists as long as somebody needs it.
 struct OpenListener {
-    users: usize,
+    users: Saturating<usize>,
     open: Option<(Arc<Listener>, Arc<Acceptor>)>,
 }
 
 impl OpenListener {
     const NOBODY: Self = Self {
-        users: 0,
+        users: Saturating(0),
         open: None,
     };
 }
@@ -361,7 +364,7 @@ impl MeetingPlace {
             let open = self.open(netdev, addr);
             listening.open = Some(open.map_err(|error| (error, "cannot listen at the port"))?);
         }
-        listening.users = listening.users.saturating_add(1);
+        listening.users += 1;
         Ok(())
     }
 
@@ -383,8 +386,8 @@ impl MeetingPlace {
     fn stop_listening(&self, is_ipv6: bool) {
         let mut all = self.listening.lock();
         if let Some(listening) = all.get_mut(usize::from(is_ipv6)) {
-            listening.users = listening.users.saturating_sub(1);
-            if listening.users == 0 {
+            listening.users -= 1;
+            if listening.users.0 == 0 {
                 close(listening.open.take());
             }
         }

@@ -54,7 +54,20 @@ use super::raw::{
     b,
     h, //
 };
-use kernel::types::NotThreadSafe;
+use crate::num::Broken;
+use kernel::{
+    prelude::*,
+    types::NotThreadSafe, //
+};
+
+/// What lengths are for is not done if they contradict one another: `EIO`, and one line in the log.
+impl From<Broken> for Error {
+    #[cold]
+    fn from(Broken: Broken) -> Self {
+        kernel::pr_err_once!("BUG: lengths contradict one another\n");
+        EIO
+    }
+}
 
 /// A scope in which no allocation of this thread, whatever its flags, starts input or output.
 ///

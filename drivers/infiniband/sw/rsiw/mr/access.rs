@@ -24,6 +24,7 @@ use crate::{
             GatePtr, //
         },
     },
+    num::Length,
     wire::ddp::Stag,
 };
 use core::ops::{
@@ -296,10 +297,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
     /// Returns the pieces of `len` octets from octet `at` of the range on, or [`MrError::Bounds`]
     /// if they are not all in the range.
     pub(crate) fn slices(&self, at: u32, len: u32) -> Result<Slices<'_>, MrError> {
-        match at.checked_add(len) {
-            Some(end) if end <= self.len => {}
-            _ => return Err(MrError::Bounds),
-        }
+        at.end_within(len, self.len).ok_or(MrError::Bounds)?;
         let at = self
             .offset
             .checked_add(u64::from(at))

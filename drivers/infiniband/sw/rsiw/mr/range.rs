@@ -3,6 +3,8 @@
 //! Bounds of a region (draft-hilland-rddp-verbs section 7.6.3). Pure.
 #![forbid(unsafe_code)]
 
+use crate::num::Length;
+
 /// Why a range of tagged offsets is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RangeError {
@@ -56,10 +58,8 @@ impl Range {
             return Err(RangeError::Wrap);
         }
         let offset = addr.checked_sub(self.base).ok_or(RangeError::Outside)?;
-        match offset.checked_add(len) {
-            Some(end) if end <= self.len => Ok(offset),
-            _ => Err(RangeError::Outside),
-        }
+        let end = offset.end_within(len, self.len);
+        end.map(|_| offset).ok_or(RangeError::Outside)
     }
 }
 

@@ -28,6 +28,10 @@ use super::{
         FRONT_LEN, //
     },
 };
+use crate::num::{
+    Broken,
+    Length, //
+};
 use crate::wire::{
     ddp,
     fpdu::{
@@ -37,8 +41,7 @@ use crate::wire::{
         CRC_LEN,
         LEN_FIELD, //
     },
-    terminate::TermError,
-    Short, //
+    terminate::TermError, //
 };
 use core::{
     num::{
@@ -78,7 +81,7 @@ impl<'a, C: Chunk> Fpdu<'a, C> {
     /// Returns whether its CRC is right, which has to be known before anything else is made of the
     /// FPDU (T-8). Fails if there are fewer octets than its length says.
     #[inline]
-    pub(super) fn has_crc(&self) -> Result<bool, Short> {
+    pub(super) fn has_crc(&self) -> Result<bool, Broken> {
         self.source.has_crc(covered_len(self.ulpdu_len))
     }
 
@@ -227,7 +230,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         let n = to.len().min(left);
         let to = to.get_mut(..n).ok_or_else(too_small)?;
         chunk.copy_to(at, to).map_err(|_| fault())?;
-        self.have = self.have.checked_add(n).ok_or_else(too_small)?;
+        self.have = self.have.try_add(n)?;
         total(buffer, self.have)?;
         Ok(Next::Collected(n))
     }
@@ -351,7 +354,7 @@ impl<'a, C: Chunk> Train<'a, C> {
     /// Returns how many octets of payload may still follow.
     pub(crate) fn limit(&self) -> u32 {
         // `left` is some room divided by `payload`, so this is no more than that room.
-        self.left.wrapping_mul(self.payload)
+        (Wrapping(self.left) * Wrapping(self.payload)).0
     }
 
     /// Lets at most `limit` octets of payload follow.
@@ -409,7 +412,7 @@ impl<'a, C: Chunk> Train<'a, C> {
         Taken {
             fpdus: self.taken.0,
             // CAST: no more than the chunk has.
-            octets: (self.taken.0 as usize).wrapping_mul(self.len),
+            octets: (Wrapping(self.taken.0 as usize) * Wrapping(self.len)).0,
             payload: (self.taken * Wrapping(self.payload)).0,
             last_at: self.last_at(),
         }
@@ -435,7 +438,7 @@ pub(crate) trait Chunk {
 
     /// Fills `to` with the octets from `at` on. Fails if they are too few or cannot be read. Of an
     /// FPDU that is handed over these are headers; behind them there may be anything.
-    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short>;
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Broken>;
 
     /// Returns the octets from `at` on, as [`Chunk::copy_to`] copies them, if there are as many.
     #[inline]
@@ -450,7 +453,7 @@ pub(crate) trait Chunk {
     fn reach(&self, at: usize, len: usize) -> Reach;
 
     /// Continues `crc` over `len` octets from `at` on. Fails if there are not as many.
-    fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short>;
+    fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Broken>;
 
     /// Continues the CRC32c `crc` over octets in one piece.
     fn crc32c(crc: u32, octets: &[u8]) -> u32;
@@ -501,24 +504,22 @@ impl<C> Payload<'_, C> {
 
 impl<C: Chunk> Source<'_, C> {
     /// Fills `out` with the octets of the FPDU from `at` on. Fails if there are not as many.
-    pub(crate) fn copy_to(&self, at: usize, out: &mut [u8]) -> Result<(), Short> {
+    pub(crate) fn copy_to(&self, at: usize, out: &mut [u8]) -> Result<(), Broken> {
         match self {
-            Source::Chunk { chunk, at: base } => {
-                chunk.copy_to(base.checked_add(at).ok_or(Short)?, out)
-            }
+            Source::Chunk { chunk, at: base } => chunk.copy_to(base.try_add(at)?, out),
             Source::Bytes(bytes) => {
-                let end = at.checked_add(out.len()).ok_or(Short)?;
-                out.copy_from_slice(bytes.get(at..end).ok_or(Short)?);
+                let end = at.try_add(out.len())?;
+                out.copy_from_slice(bytes.get(at..end).ok_or(Broken)?);
                 Ok(())
             }
         }
     }
 
     /// Returns whether the CRC behind the first `len` octets is theirs. Fails if there are fewer.
-    pub(super) fn has_crc(&self, len: usize) -> Result<bool, Short> {
+    pub(super) fn has_crc(&self, len: usize) -> Result<bool, Broken> {
         let crc = match self {
             Source::Chunk { chunk, at } => chunk.crc(*at, len, Crc::new())?,
-            Source::Bytes(bytes) => Crc::new().update(C::crc32c, bytes.get(..len).ok_or(Short)?),
+            Source::Bytes(bytes) => Crc::new().update(C::crc32c, bytes.get(..len).ok_or(Broken)?),
         };
         let mut wire = [0; CRC_LEN];
         self.copy_to(len, &mut wire)?;
@@ -533,24 +534,24 @@ const PIECE: usize = 256;
 
 /// What may still be done, in octets or what takes as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Budget(usize);
+pub(crate) struct Budget(Saturating<usize>);
 
 impl Budget {
-    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(Saturating(0));
 
     pub(crate) const fn new(octets: u32) -> Self {
         // CAST: 32 bits fit.
-        Self(octets as usize)
+        Self(Saturating(octets as usize))
     }
 
     /// Returns whether nothing more may be begun.
     pub(crate) fn is_spent(self) -> bool {
-        self.0 == 0
+        self.0 .0 == 0
     }
 
     /// Counts octets that are copied or dropped.
     pub(crate) fn octets(&mut self, n: usize) {
-        self.0 = self.0.saturating_sub(n);
+        self.0 -= n;
     }
 
     pub(crate) fn fpdu(&mut self) {

@@ -8,6 +8,7 @@ use super::state::{
     QpEvent,
     QpState, //
 };
+use crate::num::Broken;
 use crate::wire::terminate::{
     Quote,
     TermError, //
@@ -189,5 +190,11 @@ impl Failure {
 impl From<TermError> for Failure {
     fn from(error: TermError) -> Self {
         Self::plain(error)
+    }
+}
+
+impl From<Broken> for Failure {
+    fn from(Broken: Broken) -> Self {
+        Self::defect("numbers contradict one another")
     }
 }

@@ -15,9 +15,12 @@ use super::message::{
     Message, //
 };
 use super::transport::{
-    Broken,
     Piece,
     Transport, //
+};
+use crate::num::{
+    Broken,
+    Length, //
 };
 use crate::wire::fpdu::{
     pad_len,
@@ -113,9 +116,8 @@ impl<'a> Flat<'a> {
             return Err(Broken);
         }
         // Pad and CRC field are what is left behind the payload.
-        let rest = pad_len(frame.ulpdu_len).wrapping_add(CRC_LEN);
-        let payload = usize::from(frame.payload);
-        if fpdu.len().checked_sub(rest) != frame.header_len.checked_add(payload) {
+        let rest = pad_len(frame.ulpdu_len).try_add(CRC_LEN)?;
+        if fpdu.len().try_sub(rest)? != frame.header_len.try_add(frame.payload)? {
             return Err(Broken);
         }
         Ok(Self {
@@ -137,8 +139,7 @@ impl<'a> Flat<'a> {
         let front = fpdu.first_chunk_mut().ok_or(Broken)?;
         *front = *self.fpdu.first_chunk().ok_or(Broken)?;
         advance_front(front, self.payload);
-        let header_len = self.pos.checked_sub(self.payload.into());
-        self.pos = header_len.ok_or(Broken)?;
+        self.pos = self.pos.try_sub(self.payload)?;
         self.left = self.payload.into();
         self.fpdu = fpdu;
         self.behind = behind;
@@ -159,9 +160,8 @@ impl<'a> Flat<'a> {
     #[inline]
     fn copy<T: Transport, P: Piece<T>>(&mut self, piece: &P) -> Result<(), Broken> {
         let len = piece.len();
-        self.left = self.left.checked_sub(len).ok_or(Broken)?;
-        // CAST: 32 bits fit.
-        let end = self.pos.wrapping_add(len as usize);
+        self.left = self.left.try_sub(len)?;
+        let end = self.pos.try_add(len)?;
         piece.copy_to(self.fpdu.get_mut(self.pos..end).ok_or(Broken)?)?;
         self.pos = end;
         Ok(())
@@ -210,7 +210,7 @@ impl<'a, T: Transport> Pieces<'a, T> {
         crc: bool,
         markers: Option<&mut Markers>,
     ) -> Result<Self, Broken> {
-        let len = u32::try_from(frame.fpdu_len).map_err(|_| Broken)?;
+        let len = u32::try_from(frame.fpdu_len)?;
         let mut markers = markers.map(|m| m.next_fpdu(len));
         Ok(Self {
             crc_from: crc.then(|| transport.mark()),
@@ -246,13 +246,12 @@ impl<'a, T: Transport> Pieces<'a, T> {
     }
 
     fn put_whole<P: Piece<T>>(&mut self, piece: &P) -> Result<(), Broken> {
-        self.pos = self.pos.checked_add(piece.len()).ok_or(Broken)?;
+        self.pos = self.pos.try_add(piece.len())?;
         piece.put(self.transport)
     }
 
     fn finish(mut self) -> Result<(), Broken> {
-        let len = usize::from(self.ulpdu_len).checked_add(LEN_FIELD);
-        if len.and_then(|len| u32::try_from(len).ok()) != Some(self.pos) {
+        if self.pos.try_sub(LEN_FIELD)? != self.ulpdu_len.into() {
             return Err(Broken);
         }
         let zeros: &[u8] = &[0; MAX_PAD];

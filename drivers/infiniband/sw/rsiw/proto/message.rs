@@ -9,6 +9,10 @@ use super::request::{
     Local,
     Operation, //
 };
+use crate::num::{
+    Broken,
+    Length, //
+};
 use crate::wire::atomic::{
     AtomicRequest,
     AtomicResponse, //
@@ -268,9 +272,6 @@ pub(crate) struct Message {
     done: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
-
 impl Message {
     /// Returns whether the last FPDU has been made.
     pub(crate) const fn is_done(&self) -> bool {
@@ -292,12 +293,11 @@ impl Message {
 
     /// Returns the next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`,
     /// or what [`Packer::fill`] says). A message of length zero is one FPDU (RFC 5041 section
-    /// 5.2, D-DDP-10). `None` if the message is done or, by a defect of this driver, the
-    /// headers are longer.
+    /// 5.2, D-DDP-10). Fails if the message is done, or the headers are longer.
     #[inline(always)]
-    pub(crate) fn frame(&self, mulpdu: u16) -> Option<Frame> {
+    pub(crate) fn frame(&self, mulpdu: u16) -> Result<Frame, Broken> {
         if self.done {
-            return None;
+            return Err(Broken);
         }
         let header_len = match self.kind {
             Kind::Send { .. } | Kind::SendImmediate { .. } => size_of::<UntaggedFpdu>(),
@@ -307,11 +307,11 @@ impl Message {
             Kind::AtomicResponse(_) => size_of::<AtomicResponseFpdu>(),
             Kind::Write { .. } | Kind::ReadResponse(_) => size_of::<TaggedFpdu>(),
         };
-        let ddp_len = u16::try_from(header_len.checked_sub(LEN_FIELD)?).ok()?;
-        let room = mulpdu.min(fpdu::MAX_MULPDU).checked_sub(ddp_len)?;
+        let ddp_len = u16::try_from(header_len.try_sub(LEN_FIELD)?)?;
+        let room = mulpdu.min(fpdu::MAX_MULPDU).try_sub(ddp_len)?;
         let payload = u16::try_from(self.left).map_or(room, |left| left.min(room));
-        let ulpdu_len = ddp_len.checked_add(payload)?;
-        Some(Frame {
+        let ulpdu_len = ddp_len.try_add(payload)?;
+        Ok(Frame {
             header_len,
             payload,
             offset: self.sent.0,
@@ -333,13 +333,13 @@ impl Message {
     /// Moves on behind `count` FPDUs: `frame`, which [`Message::frame`] returned, and those behind
     /// it that are as long. Fails if there are fewer.
     #[inline]
-    pub(crate) fn advance(&mut self, frame: &Frame, count: u32) -> Result<(), TooMany> {
+    pub(crate) fn advance(&mut self, frame: &Frame, count: u32) -> Result<(), Broken> {
         if count == 0 || count > 1 && count > self.alike(frame) {
-            return Err(TooMany);
+            return Err(Broken);
         }
-        let len = count.checked_mul(frame.payload.into()).ok_or(TooMany)?;
+        let len = count.try_mul(frame.payload)?;
         self.sent += len;
-        self.left = self.left.checked_sub(len).ok_or(TooMany)?;
+        self.left = self.left.try_sub(len)?;
         self.done = frame.last;
         Ok(())
     }
@@ -508,7 +508,7 @@ pub(crate) fn terminate<'a>(
     let at = marker.map_or(0, |marker| marker.at as usize);
     let marker = marker.as_ref().map_or(&[][..], |marker| &marker.bytes);
     let (before, behind) = plain.split_at_checked(at)?;
-    let len = plain.len().wrapping_add(marker.len());
+    let len = plain.len().checked_add(marker.len())?;
     let (front, crc) = out.split_at_mut_checked(len)?;
     let all = before.iter().chain(marker).chain(behind);
     for (to, from) in front.iter_mut().zip(all) {
@@ -518,7 +518,7 @@ pub(crate) fn terminate<'a>(
         Some(crc32c) => Crc::new().update(crc32c, front).to_wire(),
         None => [0; CRC_LEN],
     };
-    out.get(..len.wrapping_add(CRC_LEN))
+    out.get(..len.checked_add(CRC_LEN)?)
 }
 
 /// Octets of payload for which a segment is filled up. Another FPDU takes some hundred instructions

@@ -73,6 +73,7 @@ use super::{
     setup::Params,
     state::Arrival, //
 };
+use crate::num::Broken;
 use crate::wire::{
     atomic::{
         AtomicRequest,
@@ -81,8 +82,7 @@ use crate::wire::{
     },
     ddp::UNTAGGED_LEN,
     fpdu::LEN_FIELD,
-    terminate::TermError,
-    Short, //
+    terminate::TermError, //
 };
 use core::{
     num::{
@@ -774,6 +774,6 @@ fn check_crc<C: Chunk>(
     }
 }
 
-fn shorter(Short: Short) -> Failure {
+fn shorter(Broken: Broken) -> Failure {
     Failure::defect("an FPDU is shorter than it was")
 }

@@ -11,6 +11,7 @@
 //! Any context, under the owner's lock.
 #![forbid(unsafe_code)]
 
+use core::num::Saturating;
 use core::ops::DerefMut;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +25,22 @@ impl Token {
     /// Returns whether this entry was put in before `other`. Fewer are in a ring than half of all
     /// numbers.
     pub(crate) const fn is_before(self, other: Self) -> bool {
-        let ahead = other.0.wrapping_sub(self.0);
+        let ahead = other.since(self);
         ahead != 0 && ahead <= u32::MAX / 2
     }
 
+    /// Returns how many entries were put in from `earlier` up to this one.
+    pub(crate) const fn since(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+
+    /// Returns the entry that is put in `n` later.
+    pub(crate) const fn behind(self, n: u32) -> Self {
+        Self(self.0.wrapping_add(n))
+    }
+
     pub(crate) const fn next(self) -> Self {
-        Self(self.0.wrapping_add(1))
+        self.behind(1)
     }
 }
 
@@ -40,7 +51,7 @@ pub(crate) struct Ring<S> {
     /// Slot of the oldest entry, below the capacity (or 0).
     head: usize,
     /// Number of entries, at most the capacity.
-    len: usize,
+    len: Saturating<usize>,
 }
 
 impl<T, S: DerefMut<Target = [T]>> Ring<S> {
@@ -49,7 +60,7 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         Ring {
             slots,
             head: 0,
-            len: 0,
+            len: Saturating(0),
         }
     }
 
@@ -58,15 +69,15 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
     }
 
     pub(crate) const fn len(&self) -> usize {
-        self.len
+        self.len.0
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len.0 == 0
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len >= self.slots.len()
+        self.len.0 >= self.slots.len()
     }
 
     /// Returns the slot of entry `n`, counted from the oldest one. If there are `n` entries, it is
@@ -84,23 +95,22 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         if self.is_full() {
             return Err(Full);
         }
-        let at = self.slot(self.len);
-        let len = self.len.checked_add(1).ok_or(Full)?;
+        let at = self.slot(self.len.0);
         *self.slots.get_mut(at).ok_or(Full)? = entry;
-        self.len = len;
+        self.len += 1;
         Ok(())
     }
 
     /// Returns entry `n`, counted from the oldest one.
     pub(crate) fn get(&self, n: usize) -> Option<&T> {
-        if n >= self.len {
+        if n >= self.len.0 {
             return None;
         }
         self.slots.get(self.slot(n))
     }
 
     pub(crate) fn get_mut(&mut self, n: usize) -> Option<&mut T> {
-        if n >= self.len {
+        if n >= self.len.0 {
             return None;
         }
         let at = self.slot(n);
@@ -109,22 +119,20 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
 
     /// Forgets the oldest entry, if there is one; its slot keeps it.
     pub(crate) fn drop_oldest(&mut self) {
-        if let Some(len) = self.len.checked_sub(1) {
-            self.len = len;
+        if !self.is_empty() {
+            self.len -= 1;
             self.head = self.slot(1);
         }
     }
 
     /// Forgets the youngest entry, if there is one; its slot keeps it.
     pub(crate) fn drop_youngest(&mut self) {
-        if let Some(len) = self.len.checked_sub(1) {
-            self.len = len;
-        }
+        self.len -= 1;
     }
 
     pub(crate) fn clear(&mut self) {
         self.head = 0;
-        self.len = 0;
+        self.len = Saturating(0);
     }
 
     /// Returns the storage.
@@ -141,7 +149,7 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
     }
 
     pub(crate) fn pop_youngest(&mut self) -> Option<T> {
-        let entry = *self.get(self.len.checked_sub(1)?)?;
+        let entry = *self.get(self.len.0.checked_sub(1)?)?;
         self.drop_youngest();
         Some(entry)
     }
@@ -153,10 +161,9 @@ impl<T: Copy, S: DerefMut<Target = [T]>> Ring<S> {
         }
         let before = self.head.checked_sub(1);
         let at = before.or(self.slots.len().checked_sub(1)).ok_or(Full)?;
-        let len = self.len.checked_add(1).ok_or(Full)?;
         *self.slots.get_mut(at).ok_or(Full)? = entry;
         self.head = at;
-        self.len = len;
+        self.len += 1;
         Ok(())
     }
 }

@@ -41,7 +41,6 @@ use super::{
         Messages,
         Packer,
         Rtr,
-        TooMany,
         MAX_HEADER,
         MAX_TERMINATE, //
     },
@@ -50,13 +49,16 @@ use super::{
     setup::Params,
     state::QpState,
     transport::{
-        Broken,
         NoMemory,
         Refused,
         SendFlags,
         Transport, //
     },
     tuning::SendLimits,
+};
+use crate::num::{
+    Broken,
+    Length, //
 };
 use crate::wire::{
     ddp::Msn,
@@ -158,7 +160,7 @@ pub(crate) struct Sender {
     /// What was sent since the caller last took it.
     pub(crate) tally: Tally,
     /// The calls of TCP in that time.
-    pub(crate) batches: u32,
+    pub(crate) batches: Wrapping<u32>,
 }
 
 /// Returns for which segment size FPDUs are made, given the segment size of TCP.
@@ -189,9 +191,8 @@ impl Framer {
 
     /// Returns how many octets of the stream the FPDU of `frame` takes at this place, with markers.
     fn octets(&self, frame: &message::Frame) -> Result<u32, Broken> {
-        let len = u32::try_from(frame.fpdu_len).map_err(|_| Broken)?;
-        let overhead = self.markers.as_ref().map_or(0, |m| m.overhead(len));
-        len.checked_add(overhead).ok_or(Broken)
+        let len = u32::try_from(frame.fpdu_len)?;
+        len.try_add(self.markers.as_ref().map_or(0, |m| m.overhead(len)))
     }
 
     fn put_terminate<T: Transport>(
@@ -203,7 +204,7 @@ impl Framer {
         let crc32c = self.crc.then_some(T::crc32c as fn(u32, &[u8]) -> u32);
         let fpdu =
             message::terminate(message, markers.as_mut(), crc32c, &mut fpdu).ok_or(Broken)?;
-        let len = u32::try_from(fpdu.len()).map_err(|_| Broken)?;
+        let len = u32::try_from(fpdu.len())?;
         transport.reserve(len).map_err(|NoMemory { .. }| Broken)?;
         let before = transport.mark();
         if let Err(Broken) = transport.put(fpdu) {
@@ -251,7 +252,7 @@ impl Framer {
     ) -> Result<u32, PayloadError> {
         if self.markers.is_none() {
             let written = transport.put_with(len, count, |room| {
-                let octets = u32::try_from(room.len()).map_err(|_| Broken)?;
+                let octets = u32::try_from(room.len()).map_err(Broken::from)?;
                 let count = octets.checked_div(len).ok_or(Broken)?;
                 let writer = Writer::flat(room, message, frame, self.crc)?;
                 write_payload::<T, E>(env, writer, frame, count)?;
@@ -295,11 +296,11 @@ impl Framer {
             }
             self.set_segment_size(transport.capacity().segment_size);
         }
-        let no_fpdu = || Failure::defect("a message has no FPDU");
-        let mut frame = current.message.frame(self.mulpdu).ok_or_else(no_fpdu)?;
+        let no_fpdu = |Broken| Failure::defect("a message has no FPDU");
+        let mut frame = current.message.frame(self.mulpdu).map_err(no_fpdu)?;
         if self.markers.is_none() {
             if let Some(mulpdu) = self.packer.fill(&frame) {
-                frame = current.message.frame(mulpdu).ok_or_else(no_fpdu)?;
+                frame = current.message.frame(mulpdu).map_err(no_fpdu)?;
             }
         }
         let len = self.octets(&frame);
@@ -334,8 +335,7 @@ impl Framer {
         let before = (transport.mark(), self.markers);
         let written = self.write(env, transport, &current.message, &frame, (len, count));
         let written = written.and_then(|count| {
-            let advanced = current.message.advance(&frame, count);
-            advanced.map_err(|TooMany| PayloadError::Broken)?;
+            current.message.advance(&frame, count)?;
             Ok(count)
         });
         let error = match written {
@@ -383,7 +383,7 @@ fn write_payload<T: Transport, E: Env<T>>(
     count: u32,
 ) -> Result<(), PayloadError> {
     if frame.payload > 0 {
-        let len = count.checked_mul(frame.payload.into()).ok_or(Broken)?;
+        let len = count.try_mul(frame.payload)?;
         env.payload(frame.offset, len, &mut writer)?;
     }
     Ok(writer.finish()?)
@@ -422,7 +422,7 @@ impl Sender {
             has_send_immediate: false,
             sent: Wrapping(0),
             tally: Tally::new(),
-            batches: 0,
+            batches: Wrapping(0),
         }
     }
 
@@ -586,7 +586,7 @@ impl Sender {
             };
             // If TCP has taken nothing, it gets the same flags with the same octets next time.
             if transport.unsent() != before {
-                self.batches = self.batches.wrapping_add(1);
+                self.batches += 1;
                 self.framer.packer.end_batch();
                 self.framer.flags.cut = false;
             }
@@ -645,7 +645,8 @@ impl Sender {
         let is_done = current.message.is_done();
         // If TCP has to carry the FPDUs, they are in the batch, and this is false.
         if transport.is_direct() {
-            let octets = current.message.sent().wrapping_sub(before);
+            let octets = current.message.sent().try_sub(before);
+            let octets = octets.map_err(Failure::from)?;
             self.tally.handed_over(octets, is_done);
         }
         if !is_done {

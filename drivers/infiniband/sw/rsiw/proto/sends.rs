@@ -27,7 +27,6 @@ use super::ring::{
     Full,
     GrowingRing, //
 };
-use core::num::Wrapping;
 use core::ops::DerefMut;
 
 /// How many requests may leave in one hold of the lock, which keeps interrupts off. Many may wait
@@ -274,7 +273,7 @@ impl<W: Default, E> Default for Record<W, E> {
 pub(crate) struct Order<S> {
     ring: GrowingRing<S>,
     /// Token of the oldest record.
-    base: Wrapping<u32>,
+    base: Token,
     /// A request or a receive of the QP has failed.
     failed: bool,
     placed: Placed,
@@ -284,7 +283,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     pub(crate) const fn new(slots: S) -> Self {
         Order {
             ring: GrowingRing::new(slots),
-            base: Wrapping(0),
+            base: Token(0),
             failed: false,
             placed: Placed::new(false, Token(0)),
         }
@@ -326,7 +325,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     /// Returns the token of the next request that begins.
     fn next(&self) -> Token {
         // CAST: the depth of a queue is far below 2^32.
-        Token((self.base + Wrapping(self.ring.len() as u32)).0)
+        self.base.behind(self.ring.len() as u32)
     }
 
     fn await_placement(&mut self, is_awaited: bool) {
@@ -336,7 +335,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     /// Returns how the oldest request has ended, if it has.
     fn ended(&self, record: &Record<W, E>) -> Option<Status<E>> {
         match record.status? {
-            Status::Success if record.is_placed && !self.placed.has(Token(self.base.0)) => None,
+            Status::Success if record.is_placed && !self.placed.has(self.base) => None,
             status => Some(status),
         }
     }
@@ -352,9 +351,8 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     }
 
     fn record(&mut self, token: Token) -> Option<&mut Record<W, E>> {
-        let n = Wrapping(token.0) - self.base;
         // CAST: u32 fits into usize on all targets.
-        self.ring.get_mut(n.0 as usize)
+        self.ring.get_mut(token.since(self.base) as usize)
     }
 
     /// Records that a request ended well, unless it has ended already; it completes once all older
@@ -402,7 +400,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     pub(crate) fn pop(&mut self) -> Option<(W, Status<E>)> {
         let status = self.ended(self.ring.front()?)?;
         let record = self.ring.pop()?;
-        self.base += 1;
+        self.base = self.base.next();
         Some((record.work, status))
     }
 
@@ -414,7 +412,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
             let fault = blame.take();
             fault.map_or(Status::Flushed, |fault| self.fails(fault))
         });
-        self.base += 1;
+        self.base = self.base.next();
         Some((record.work, status))
     }
 

@@ -17,6 +17,7 @@ use super::drain::{
     Marked,
     Stop, //
 };
+use crate::num::Broken;
 use crate::wire::fpdu::Crc;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,10 +30,6 @@ pub(crate) struct SendFlags {
     /// sent that yet.
     pub(crate) cut: bool,
 }
-
-/// A defect of this side: the batch has not taken what there was room for, or has lost count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
 
 /// There is no memory for a batch. If that is not final, this run may not wait for any, and another
 /// one may.

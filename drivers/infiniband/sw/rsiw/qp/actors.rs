@@ -401,7 +401,7 @@ impl Qp {
         );
         let reason = Reason::Doorbell {
             row: doorbells.is_row(),
-            gathers: doorbells.is_worth_it() && !inner.ring.has_behind(WORTH.wrapping_sub(1)),
+            gathers: doorbells.is_worth_it() && !inner.ring.has_behind(WORTH - 1),
         };
         let flags = &self.shared.flags;
         flags.has_slept.store(doorbells.has_slept(), Relaxed);

@@ -38,6 +38,10 @@ use crate::{
         sync::ExclusiveCell, //
     },
     mr::access::Slices,
+    num::{
+        Broken,
+        Length, //
+    },
     proto::{
         deframer::{
             Chunk,
@@ -62,13 +66,16 @@ use crate::{
             Crc,
             LEN_FIELD, //
         },
-        Short, //
     },
 };
 use core::{
     net::{
         IpAddr,
         SocketAddr, //
+    },
+    num::{
+        Saturating,
+        Wrapping, //
     },
     ops::Range, //
 };
@@ -98,7 +105,7 @@ pub(super) struct Direct<'a> {
     own: &'a TcpSocket,
     held: Option<Held<'a>>,
     /// What was handed over since [`Direct::let_go`]: octets, and [`SEGMENT`] for each segment.
-    len: usize,
+    len: Saturating<usize>,
     /// The other end takes nothing in any more.
     has_stopped: bool,
 }
@@ -137,7 +144,7 @@ impl<'a> Direct<'a> {
             end,
             own,
             held: None,
-            len: 0,
+            len: Saturating(0),
             has_stopped: false,
         })
     }
@@ -147,13 +154,13 @@ impl<'a> Direct<'a> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.len.0
     }
 
     /// Lets go of the other end, so that others can use it and act upon what it was given.
     pub(super) fn let_go(&mut self) {
         self.held = None;
-        self.len = 0;
+        self.len.0 = 0;
     }
 
     /// Asks the other end to take the next segment, whose headers are `front`: see
@@ -174,7 +181,7 @@ impl<'a> Direct<'a> {
             Lack::Buffer | Lack::Quiet | Lack::Receive => self.end.mark_awaited().into(),
         };
         // If something was handed over, the sender lets go when it flushes.
-        if self.len == 0 {
+        if self.len.0 == 0 {
             self.let_go();
         }
         Err(stop)
@@ -201,10 +208,8 @@ impl<'a> Direct<'a> {
     ) -> Result<(), PayloadError> {
         // This is counted even if what follows fails: the sender lets go of the other end if
         // something was counted.
-        self.len = self
-            .len
-            .saturating_add(frame.fpdu_len)
-            .saturating_add(SEGMENT);
+        self.len += frame.fpdu_len;
+        self.len += SEGMENT;
         if !source.is_whole(frame.offset, frame.payload.into()) {
             return Err(PayloadError::NoMemory);
         }
@@ -297,7 +302,7 @@ impl<'a> HandedSegment<'a> {
     /// Moves to octet `at` of the message. Returns the memory from there to the end of the piece.
     #[inline(never)]
     fn seek(&self, cursor: &mut Cursor<'a>, at: u32) -> Result<PageSlice<'a>> {
-        let len = self.end.checked_sub(at).ok_or(EINVAL)?;
+        let len = self.end.try_sub(at)?;
         let rest = cursor.rest.insert(self.source.slices(at, len)?);
         cursor.at = at;
         // Slices of kernel memory end early at an address that is not memory.
@@ -316,8 +321,8 @@ impl<'a> HandedSegment<'a> {
             };
             let front = piece.take_front(missing);
             to.copy_from(done, &front)?;
-            at = at.wrapping_add(front.len());
-            done = done.wrapping_add(front.len());
+            at = at.try_add(front.len())?;
+            done = done.try_add(front.len())?;
             cursor.at = at;
             cursor.piece = match piece.len() {
                 0 => cursor.rest.as_mut().and_then(Iterator::next),
@@ -337,8 +342,8 @@ impl Chunk for HandedSegment<'_> {
 
     /// Copies headers. What is behind them is 0: the receiver looks at nothing else.
     #[inline]
-    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short> {
-        let headers = self.front.get(at..).ok_or(Short)?;
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Broken> {
+        let headers = self.front.get(at..).ok_or(Broken)?;
         to.fill(0);
         for (to, from) in to.iter_mut().zip(headers) {
             *to = *from;
@@ -363,8 +368,8 @@ impl Chunk for HandedSegment<'_> {
         Reach::Apart
     }
 
-    fn crc(&self, _: usize, _: usize, _: Crc) -> Result<Crc, Short> {
-        Err(Short)
+    fn crc(&self, _: usize, _: usize, _: Crc) -> Result<Crc, Broken> {
+        Err(Broken)
     }
 
     fn crc32c(crc: u32, octets: &[u8]) -> u32 {
@@ -375,10 +380,8 @@ impl Chunk for HandedSegment<'_> {
 impl CopyToPage for HandedSegment<'_> {
     #[inline]
     fn copy_to_page(&self, at: usize, to: &PageSlice<'_>) -> Result {
-        let skip = u32::try_from(at.checked_sub(self.front.len()).ok_or(EINVAL)?)?;
-        let at = self.offset.checked_add(skip).ok_or(EINVAL)?;
-        let end = at.checked_add(to.len()).filter(|end| *end <= self.end);
-        let end = end.ok_or(EINVAL)?;
+        let at = self.offset.try_add(at.try_sub(self.front.len())?)?;
+        let end = at.end_within(to.len(), self.end).ok_or(Broken)?;
         if let Some(octets) = self.source.octets(at, to.len()) {
             return to.copy_in(0, octets);
         }
@@ -388,7 +391,7 @@ impl CopyToPage for HandedSegment<'_> {
             }
         }
         let copied = self.cursor.with(|cursor| self.copy(cursor, at..end, to));
-        copied.ok_or(EINVAL)?
+        copied.ok_or(Broken)?
     }
 }
 
@@ -411,7 +414,7 @@ struct EndKey {
 /// The ends, and the number that was given out last.
 struct KnownEnds {
     ends: RBTree<EndKey, Arc<Stream>>,
-    last: u64,
+    last: Wrapping<u64>,
 }
 
 /// The ends of all connections of the module.
@@ -427,7 +430,7 @@ impl LocalPeers {
     pub(crate) fn none() -> Result<Arc<Self>> {
         let table = KnownEnds {
             ends: RBTree::new(),
-            last: 0,
+            last: Wrapping(0),
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -440,8 +443,8 @@ impl LocalPeers {
     /// Returns a number that no end has had.
     fn number(&self) -> u64 {
         let mut table = self.table.lock();
-        table.last = table.last.wrapping_add(1);
-        table.last
+        table.last += 1;
+        table.last.0
     }
 }
 

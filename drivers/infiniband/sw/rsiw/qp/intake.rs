@@ -34,6 +34,7 @@ use crate::{
         access::Access,
         Mr, //
     },
+    num::Broken,
     proto::{
         deframer::{
             Budget,
@@ -69,10 +70,10 @@ use crate::{
     queue::SgList,
     wire::{
         fpdu::Crc,
-        terminate::TermError,
-        Short, //
+        terminate::TermError, //
     },
 };
+use core::num::Saturating;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -86,7 +87,7 @@ pub(super) struct Receiving {
     /// The region that was invalidated last.
     pub(super) invalidated: Option<Arc<Mr>>,
     /// How often there was no memory for the receiver's buffer.
-    pub(super) tries: u32,
+    pub(super) tries: Saturating<u32>,
 }
 
 impl Receiving {
@@ -97,7 +98,7 @@ impl Receiving {
             receiver,
             sgl: SgList::new(max_sge, 0)?,
             invalidated: None,
-            tries: 0,
+            tries: Saturating(0),
         })
     }
 }
@@ -301,8 +302,8 @@ impl Chunk for SkbChunk<'_> {
         SkbChunk::len(self)
     }
 
-    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short> {
-        SkbChunk::copy_to(self, at, to).map_err(|_| Short)
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Broken> {
+        SkbChunk::copy_to(self, at, to).map_err(|_| Broken)
     }
 
     #[inline]
@@ -318,10 +319,10 @@ impl Chunk for SkbChunk<'_> {
         }
     }
 
-    fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {
+    fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Broken> {
         SkbChunk::crc32c(self, at, len, crc.0)
             .map(Crc)
-            .map_err(|_| Short)
+            .map_err(|_| Broken)
     }
 
     fn crc32c(crc: u32, octets: &[u8]) -> u32 {

@@ -39,6 +39,10 @@ use crate::{
         Mr,
         PdId, //
     },
+    num::{
+        Broken,
+        Length, //
+    },
     proto::{
         deframer::{
             Chunk,
@@ -66,7 +70,6 @@ use crate::{
     },
 };
 use kernel::{
-    num::casts::u32_as_usize,
     prelude::*,
     sync::Arc, //
 };
@@ -349,12 +352,10 @@ impl CopyToPage for SkbChunk<'_> {
 #[inline(always)]
 fn copy<C: CopyToPage>(source: &Source<'_, C>, at: usize, to: &PageSlice<'_>) -> Result {
     match source {
-        Source::Chunk { chunk, at: base } => {
-            chunk.copy_to_page(base.checked_add(at).ok_or(EINVAL)?, to)
-        }
+        Source::Chunk { chunk, at: base } => chunk.copy_to_page(base.try_add(at)?, to),
         Source::Bytes(bytes) => {
-            let end = at.checked_add(u32_as_usize(to.len())).ok_or(EINVAL)?;
-            to.copy_in(0, bytes.get(at..end).ok_or(EINVAL)?)
+            let end = at.try_add(to.len())?;
+            to.copy_in(0, bytes.get(at..end).ok_or(Broken)?)
         }
     }
 }
@@ -363,7 +364,7 @@ fn copy<C: CopyToPage>(source: &Source<'_, C>, at: usize, to: &PageSlice<'_>) ->
 ///
 /// # Errors
 ///
-/// `EINVAL` if there are not that many on either side, `EFAULT` if the memory is not there.
+/// `EIO` if there are not that many on either side, `EFAULT` if the memory is not there.
 #[inline(always)]
 fn fill<C: CopyToPage>(
     access: &MrAccess<Arc<Mr>>,
@@ -371,19 +372,17 @@ fn fill<C: CopyToPage>(
     skip: u32,
 ) -> Result {
     let len = access.len();
-    if skip.checked_add(len).is_none_or(|end| end > payload.len) {
-        return Err(EINVAL);
-    }
-    let mut at = payload.at.checked_add(u32_as_usize(skip)).ok_or(EINVAL)?;
-    let end = at.checked_add(u32_as_usize(len)).ok_or(EINVAL)?;
+    skip.end_within(len, payload.len).ok_or(Broken)?;
+    let mut at = payload.at.try_add(skip)?;
+    let end = at.try_add(len)?;
     if let Some(slice) = access.in_one_page() {
         payload.count_piece();
         return copy(&payload.source, at, &slice);
     }
-    for slice in access.slices(0, len).map_err(|_| EINVAL)? {
+    for slice in access.slices(0, len).map_err(|_| Broken)? {
         payload.count_piece();
         copy(&payload.source, at, &slice)?;
-        at = at.checked_add(u32_as_usize(slice.len())).ok_or(EINVAL)?;
+        at = at.try_add(slice.len())?;
     }
     // Slices of kernel memory end early at an address that is not memory.
     if at != end {
@@ -470,7 +469,7 @@ pub(super) fn place_train<C: Chunk + CopyToPage>(
     access.extend(range.len);
     train.set_limit(access.len());
     let chunk = train.chunk();
-    let mut slices = access.slices(0, access.len()).map_err(|_| EINVAL)?;
+    let mut slices = access.slices(0, access.len()).map_err(|_| Broken)?;
     let mut room = PageSlice::EMPTY;
     while let Some(mut at) = train.take() {
         id.trace_train(|| train.front());
@@ -479,8 +478,8 @@ pub(super) fn place_train<C: Chunk + CopyToPage>(
             let len = room.len();
             if len > 0 {
                 chunk.copy_to_page(at, &room)?;
-                at = at.checked_add(u32_as_usize(len)).ok_or(EINVAL)?;
-                missing = missing.wrapping_sub(len);
+                at = at.try_add(len)?;
+                missing = missing.try_sub(len)?;
             }
             train.count_piece();
             // Slices of kernel memory end early at an address that is not memory.
@@ -530,7 +529,7 @@ fn place_apart<C: CopyToPage>(
         }
         for piece in pieces {
             fill(&open(piece)?, payload, skip)?;
-            skip = skip.checked_add(piece.len).ok_or(EINVAL)?;
+            skip = skip.try_add(piece.len)?;
         }
         return Ok(());
     }
@@ -540,7 +539,7 @@ fn place_apart<C: CopyToPage>(
     }
     for access in open_pieces.iter().flatten() {
         fill(access, payload, skip)?;
-        skip = skip.checked_add(access.len()).ok_or(EINVAL)?;
+        skip = skip.try_add(access.len())?;
     }
     Ok(())
 }

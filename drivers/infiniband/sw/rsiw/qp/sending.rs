@@ -38,6 +38,7 @@ use crate::{
         By,
         FastError, //
     },
+    num::Broken,
     proto::{
         counters::Tally,
         drain::{
@@ -83,7 +84,6 @@ use crate::{
         setup::Params,
         state::QpState,
         transport::{
-            Broken,
             Capacity,
             NoMemory,
             Piece,
@@ -180,7 +180,7 @@ impl Sending {
 
     /// Returns the counts of what was sent and of calls of TCP, for the caller to take.
     pub(super) fn tally(&mut self) -> (&mut Tally, &mut u32) {
-        (&mut self.sender.tally, &mut self.sender.batches)
+        (&mut self.sender.tally, &mut self.sender.batches.0)
     }
 
     /// Has a Terminate sent behind what TCP or the batch has.

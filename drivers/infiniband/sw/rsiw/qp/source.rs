@@ -20,6 +20,7 @@ use crate::{
         MrError,
         Slices, //
     },
+    num::Length,
     proto::{
         frame::Writer,
         sender::{
@@ -226,7 +227,7 @@ impl Source {
         let slices = access.ok_or(PayloadError::Broken)?.slices(at, len);
         let mut left = len;
         for slice in slices.map_err(|_| PayloadError::Broken)? {
-            left = left.checked_sub(slice.len()).ok_or(PayloadError::Broken)?;
+            left = left.try_sub(slice.len())?;
             writer.put(slice)?;
         }
         // Slices of kernel memory end early at an address that is not memory.

@@ -385,7 +385,7 @@ impl Stream {
             Ok(buffer) => part.receiver.set_buffer(buffer),
             // While the timer runs, a request for memory does not count as a try.
             Err(_) if self.pauses.load(Relaxed) => {}
-            Err(_) if part.tries < RETRIES => part.tries = part.tries.wrapping_add(1),
+            Err(_) if part.tries.0 < RETRIES => part.tries += 1,
             Err(_) => {
                 part.receiver.stop();
                 let what = "no memory to receive with";
@@ -401,7 +401,7 @@ impl Stream {
         let Some(part) = self.receiving(sk) else {
             return false;
         };
-        let is_later = lack == Lack::Receive || lack == Lack::Buffer && part.tries > 0;
+        let is_later = lack == Lack::Receive || lack == Lack::Buffer && part.tries.0 > 0;
         if is_later && !self.pauses.load(Relaxed) {
             let pause = match lack {
                 Lack::Receive => part.receiver.pause(),

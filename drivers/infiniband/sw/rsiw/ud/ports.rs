@@ -39,6 +39,7 @@ use crate::{
         },
     },
 };
+use core::num::Saturating;
 use kernel::{
     impl_has_work, new_work,
     prelude::*,
@@ -68,7 +69,7 @@ pub(crate) struct UdPorts {
 
 struct OpenPorts {
     /// Queue pairs that need the sockets.
-    users: usize,
+    users: Saturating<usize>,
     /// The device is gone.
     closed: bool,
     gids: GidTable,
@@ -80,7 +81,7 @@ struct OpenPorts {
 impl UdPorts {
     pub(crate) fn new(dev: &Arc<Device>, qps: Arc<UdQpTable>) -> Result<Arc<Self>> {
         let open = OpenPorts {
-            users: 0,
+            users: Saturating(0),
             closed: false,
             gids: GidTable::EMPTY,
             number: 0,
@@ -115,17 +116,17 @@ impl UdPorts {
     /// Needs the sockets, until [`UdPorts::leave`].
     pub(super) fn join(&self, number: u16) {
         let mut open = self.open.lock();
-        if open.users == 0 {
+        if open.users.0 == 0 {
             open.number = number;
         }
-        open.users = open.users.saturating_add(1);
+        open.users += 1;
         self.open_all(&mut open);
     }
 
     pub(super) fn leave(&self) {
         let mut open = self.open.lock();
-        open.users = open.users.saturating_sub(1);
-        if open.users == 0 {
+        open.users -= 1;
+        if open.users.0 == 0 {
             open.close_all();
         }
     }
@@ -134,7 +135,7 @@ impl UdPorts {
     pub(crate) fn follow(&self, gids: &GidTable) {
         let mut open = self.open.lock();
         open.gids = *gids;
-        if open.users > 0 {
+        if open.users.0 > 0 {
             self.open_all(&mut open);
         }
     }

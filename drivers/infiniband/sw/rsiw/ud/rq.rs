@@ -43,6 +43,7 @@ use crate::{
     srq::Srq,
     wire::ddp::Stag, //
 };
+use core::num::Saturating;
 use kernel::{
     num::casts::u32_as_usize,
     prelude::*,
@@ -196,18 +197,18 @@ impl UdQp {
             let access = access.map_err(|_| EACCES)?;
             // Bound: the pages of the longest message.
             for slice in access.slices(0, piece.len).map_err(|_| EACCES)? {
-                let mut at = 0;
+                let mut at = Saturating(0);
                 // Bound: two parts, of GRH and message.
-                while at < slice.len() {
+                while at.0 < slice.len() {
                     if octets.is_empty() {
                         octets = parts.next().ok_or(EINVAL)?;
                     }
-                    let room = u32_as_usize(slice.len().saturating_sub(at));
+                    let room = u32_as_usize((Saturating(slice.len()) - at).0);
                     let split = octets.split_at_checked(octets.len().min(room));
                     let (part, behind) = split.ok_or(EINVAL)?;
-                    slice.copy_in(at, part)?;
+                    slice.copy_in(at.0, part)?;
                     octets = behind;
-                    at = at.saturating_add(u32::try_from(part.len())?);
+                    at += u32::try_from(part.len())?;
                 }
             }
         }

@@ -54,6 +54,7 @@ use crate::{
         roce::Headers, //
     },
 };
+use core::num::Wrapping;
 use kernel::{
     num::casts::u32_as_usize,
     prelude::*,
@@ -80,7 +81,7 @@ pub(super) struct UdSq {
     sgl: SgList,
     /// Its message, and what stands around that.
     room: KVVec<u8>,
-    psn: u32,
+    psn: Wrapping<u32>,
 }
 
 /// A request that was taken out.
@@ -104,13 +105,13 @@ impl UdSq {
             max_sge,
             sgl: SgList::new(max_sge, layout.max_inline)?,
             room: KVVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?,
-            psn: 0,
+            psn: Wrapping(0),
         })
     }
 
     /// Sets the PSN of the next datagram.
     pub(super) fn begin_at(&mut self, psn: u32) {
-        self.psn = psn;
+        self.psn.0 = psn;
     }
 
     /// Takes the oldest request out, if there is one; `send` gets its front and its flags, and sends
@@ -248,8 +249,8 @@ impl UdQp {
         let dev = &self.ports.dev;
         let most = longest_message(dev.netdev().map_or(0, |netdev| netdev.mtu()));
         let len = sending.fetch(&self.pd, front, flags, most)?;
-        let psn = sending.psn;
-        sending.psn = psn.wrapping_add(1);
+        let Wrapping(psn) = sending.psn;
+        sending.psn += 1;
         let Some(port) = self.ports.by_index(path.sgid_index.into()) else {
             // The address was there when the address handle was made, and is gone.
             dev.count(Some(Counter::DatagramsDropped));

@@ -29,7 +29,7 @@ pub(crate) fn next(
     mulpdu: u16,
     out: &mut [u8; MAX_HEADER],
 ) -> Option<Frame> {
-    let frame = message.frame(mulpdu)?;
+    let frame = message.frame(mulpdu).ok()?;
     out.fill(0);
     assert!(message.put_header(&frame, &mut out[..frame.header_len]));
     message.advance(&frame, 1).expect("it has this one");

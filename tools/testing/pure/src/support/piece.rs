@@ -3,10 +3,10 @@
 //! What a receiver is given of the stream.
 
 use super::crc::crc32c;
+use crate::num::{Broken, Length};
 use crate::proto::deframer::{Chunk, Deframer, Next, Payload, Reach, Source};
 use crate::proto::failure::Failure;
 use crate::wire::fpdu::{fpdu_len, Crc};
-use crate::wire::Short;
 use std::cell::Cell;
 
 /// A piece of the stream.
@@ -38,9 +38,9 @@ impl<'a> Piece<'a> {
         }
     }
 
-    fn get(&self, at: usize, len: usize) -> Result<&[u8], Short> {
-        let end = at.checked_add(len).ok_or(Short)?;
-        self.octets[..self.reach.get()].get(at..end).ok_or(Short)
+    fn get(&self, at: usize, len: usize) -> Result<&[u8], Broken> {
+        let end = at.try_add(len)?;
+        self.octets[..self.reach.get()].get(at..end).ok_or(Broken)
     }
 }
 
@@ -49,7 +49,7 @@ impl Chunk for Piece<'_> {
         self.len
     }
 
-    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short> {
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Broken> {
         to.copy_from_slice(self.get(at, to.len())?);
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Chunk for Piece<'_> {
         Reach::Here
     }
 
-    fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Short> {
+    fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Broken> {
         Ok(crc.update(crc32c, self.get(at, len)?))
     }
 
@@ -97,8 +97,8 @@ impl Chunk for Handed<'_> {
         fpdu_len(u16::from_be_bytes(*field))
     }
 
-    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Short> {
-        let headers = self.front.get(at..).ok_or(Short)?;
+    fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Broken> {
+        let headers = self.front.get(at..).ok_or(Broken)?;
         to.fill(0);
         for (to, from) in to.iter_mut().zip(headers) {
             *to = *from;
@@ -110,7 +110,7 @@ impl Chunk for Handed<'_> {
         Reach::Apart
     }
 
-    fn crc(&self, _: usize, _: usize, _: Crc) -> Result<Crc, Short> {
+    fn crc(&self, _: usize, _: usize, _: Crc) -> Result<Crc, Broken> {
         panic!("it has none");
     }
 

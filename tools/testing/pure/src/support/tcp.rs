@@ -5,8 +5,9 @@
 use super::crc::crc32c;
 use super::queue::{Did, Log};
 use super::room::Room;
+use crate::num::Broken;
 use crate::proto::drain::{Stop, Waker};
-use crate::proto::transport::{Broken, Capacity, NoMemory, Refused, SendFlags, Transport};
+use crate::proto::transport::{Capacity, NoMemory, Refused, SendFlags, Transport};
 use crate::wire::fpdu::Crc;
 use std::collections::VecDeque;
 

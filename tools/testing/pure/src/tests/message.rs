@@ -2,8 +2,9 @@
 
 //! Segmentation, packing and start conditions.
 
+use crate::num::Broken;
 use crate::proto::failure::Fault;
-use crate::proto::message::{may_start, Kind, Messages, Packer, TooMany, MAX_HEADER};
+use crate::proto::message::{may_start, Kind, Messages, Packer, MAX_HEADER};
 use crate::proto::request::{Local, Operation, OperationType};
 use crate::support::frames::{self, next, SEND};
 use crate::support::rng::{Choices, Rng};
@@ -68,13 +69,13 @@ fn d_ddp_3_alike_in_one_go() {
         assert_eq!(message.alike(&first), alike);
         for count in [0, alike + 2] {
             let mut unchanged = message;
-            assert_eq!(unchanged.advance(&first, count), Err(TooMany));
+            assert_eq!(unchanged.advance(&first, count), Err(Broken));
             assert_eq!(unchanged, message);
         }
         let mut one_by_one = message;
         let mut expected = first;
         for count in 1..=alike {
-            assert_eq!(one_by_one.frame(118), Some(expected));
+            assert_eq!(one_by_one.frame(118), Ok(expected));
             one_by_one.advance(&expected, 1).unwrap();
             let mut in_one_go = message;
             in_one_go.advance(&first, count).unwrap();

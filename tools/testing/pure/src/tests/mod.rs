@@ -21,6 +21,7 @@ mod marker;
 mod message;
 mod names;
 mod notes;
+mod num;
 mod past_tcp;
 mod patience;
 mod queues;

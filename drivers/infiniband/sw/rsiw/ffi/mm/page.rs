@@ -17,6 +17,7 @@ use crate::ffi::raw::{
     b,
     h, //
 };
+use crate::num::Length;
 use core::{
     marker::PhantomData,
     num::Saturating,
@@ -165,11 +166,9 @@ impl<'a> PageSlice<'a> {
 
     /// Returns the address of byte `at` for writing if there are `len` bytes from there on.
     fn range(&self, at: u32, len: usize) -> Result<*mut u8> {
-        let end = (at as usize).checked_add(len).ok_or(EINVAL)?;
-        if end > self.len as usize {
-            return Err(EINVAL);
-        }
-        Ok(self.as_mut_ptr()?.wrapping_add(at as usize))
+        let (at, all) = (at as usize, self.len as usize);
+        at.end_within(len, all).ok_or(EINVAL)?;
+        Ok(self.as_mut_ptr()?.wrapping_add(at))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::ffi::{
     module::Loaded,
     raw::h, //
 };
+use crate::num::Length;
 use core::{
     marker::PhantomData,
     mem::{
@@ -301,8 +302,8 @@ pub(crate) struct SharedWord {
 impl SharedWord {
     /// Takes the word at byte `offset` of `mem`. Fails with `EINVAL` if it is unaligned or outside.
     pub(crate) fn new(mem: Arc<SharedMemory>, offset: usize) -> Result<Self> {
-        let end = offset.checked_add(size_of::<u32>()).ok_or(EINVAL)?;
-        if offset % align_of::<u32>() != 0 || end > mem.size() {
+        let end = offset.end_within(size_of::<u32>(), mem.size());
+        if offset % align_of::<u32>() != 0 || end.is_none() {
             return Err(EINVAL);
         }
         // INVARIANT: just checked.

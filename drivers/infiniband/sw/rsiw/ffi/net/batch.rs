@@ -7,11 +7,17 @@
 //!
 //! Context: process.
 
-use crate::ffi::{
-    mm::page::PageSlice,
-    raw::{
-        b,
-        h, //
+use crate::{
+    ffi::{
+        mm::page::PageSlice,
+        raw::{
+            b,
+            h, //
+        },
+    },
+    num::{
+        Broken,
+        Length, //
     },
 };
 use core::{
@@ -65,14 +71,6 @@ unsafe impl Send for TxBatch {}
 #[derive(Clone, Copy)]
 pub(crate) struct Mark(Wrapping<u64>);
 
-/// Returns the error, which ends the stream, for counts of a batch that contradict one another or
-/// what TCP says.
-#[cold]
-fn broken() -> Error {
-    kernel::pr_err_once!("BUG: a batch of octets to send has lost count\n");
-    EIO
-}
-
 impl TxBatch {
     pub(crate) fn new(pool: Arc<ChunkPool>, chunks: usize) -> Result<Self> {
         Ok(Self {
@@ -99,7 +97,7 @@ impl TxBatch {
     /// Returns the room in the chunk that is being filled.
     #[inline]
     fn room(&self) -> Result<u32> {
-        self.limit.checked_sub(self.end).ok_or_else(broken)
+        Ok(self.limit.try_sub(self.end)?)
     }
 
     /// Goes on with chunk `i` from octet `at` on.
@@ -137,7 +135,7 @@ impl TxBatch {
             };
             room += chunk.len();
             if self.chunks.push(chunk).is_some() {
-                return Err(broken());
+                return Err(Broken.into());
             }
             // There may have been no chunk to fill.
             self.fill(self.last, self.end);
@@ -159,14 +157,13 @@ impl TxBatch {
         }
         for i in 0..=self.last {
             let begin = self.begin_of(i);
-            let len = self.end_of(i)?.checked_sub(begin).ok_or_else(broken)?;
+            let len = self.end_of(i)?.try_sub(begin)?;
             if left.0 <= len.into() {
-                let at = begin.checked_add(u32::try_from(left.0)?);
-                return Ok((i, at.ok_or_else(broken)?));
+                return Ok((i, begin.try_add(left.0)?));
             }
             left -= u64::from(len);
         }
-        Err(broken())
+        Err(Broken.into())
     }
 
     /// Forgets the octets from `mark` on. Returns `EINVAL`, and changes nothing, if something
@@ -198,7 +195,7 @@ impl TxBatch {
 
     fn end_of(&self, i: usize) -> Result<u32> {
         match i.cmp(&self.last) {
-            core::cmp::Ordering::Less => self.chunks.get(i).map(Chunk::len).ok_or_else(broken),
+            core::cmp::Ordering::Less => Ok(self.chunks.get(i).map(Chunk::len).ok_or(Broken)?),
             core::cmp::Ordering::Equal => Ok(self.end),
             core::cmp::Ordering::Greater => Err(EINVAL),
         }
@@ -213,7 +210,7 @@ impl TxBatch {
             0 | 1 => len,
             _ => len.checked_mul(count.min(room.checked_div(len)?).max(1))?,
         };
-        let end = self.end.checked_add(len).filter(|end| *end <= self.limit)?;
+        let end = self.end.end_within(len, self.limit)?;
         // Octets behind the last one left the batch long ago, or never were in it.
         self.chunks
             .get_mut(self.last)?
@@ -225,10 +222,8 @@ impl TxBatch {
     /// does not have that many.
     #[inline(always)]
     pub(crate) fn commit(&mut self, len: u32) -> Result {
-        let end = self.end.checked_add(len).filter(|end| *end <= self.limit);
-        let remaining = self.remaining.checked_add(len.into_safe_cast());
-        self.end = end.ok_or(ENOSPC)?;
-        self.remaining = remaining.ok_or_else(broken)?;
+        self.end = self.end.end_within(len, self.limit).ok_or(ENOSPC)?;
+        self.remaining = self.remaining.try_add(len)?;
         Ok(())
     }
 
@@ -236,16 +231,14 @@ impl TxBatch {
     #[inline]
     fn put(&mut self, len: u32, write: impl FnOnce(&mut Chunk, u32, u32) -> Result) -> Result<u32> {
         if self.room()? == 0 {
-            let next = self.last.checked_add(1).ok_or(ENOSPC)?;
+            let next = self.last.try_add(1)?;
             if next >= self.chunks.len() {
                 return Err(ENOSPC);
             }
             self.fill(next, 0);
         }
         let len = len.min(self.room()?);
-        let end = self.end.checked_add(len).ok_or_else(broken)?;
-        let remaining = self.remaining.checked_add(len.into_safe_cast());
-        let remaining = remaining.ok_or_else(broken)?;
+        let (end, remaining) = (self.end.try_add(len)?, self.remaining.try_add(len)?);
         let chunk = self.chunks.get_mut(self.last).ok_or(ENOSPC)?;
         write(chunk, self.end, len)?;
         self.end = end;
@@ -269,9 +262,9 @@ impl TxBatch {
     fn push_apart(&mut self, mut bytes: &[u8]) -> Result {
         while !bytes.is_empty() {
             let n = self.put(u32::try_from(bytes.len())?, |chunk, at, n| {
-                chunk.write(at, bytes.get(..n.into_safe_cast()).ok_or_else(broken)?)
+                chunk.write(at, bytes.get(..n.into_safe_cast()).ok_or(Broken)?)
             })?;
-            bytes = bytes.get(n.into_safe_cast()..).ok_or_else(broken)?;
+            bytes = bytes.get(n.into_safe_cast()..).ok_or(Broken)?;
         }
         Ok(())
     }
@@ -299,14 +292,14 @@ impl TxBatch {
             return self.all_as_raw();
         }
         // Mostly all lies in one chunk.
-        let len = self.end.checked_sub(self.begin).ok_or_else(broken)?;
+        let len = self.end.try_sub(self.begin)?;
         let chunk = self.chunks.get(0).filter(|chunk| self.end <= chunk.len());
-        let (bvec, _) = self.bvecs.split_first_mut().ok_or_else(broken)?;
-        bvec.bv_page = chunk.ok_or_else(broken)?.page();
+        let (bvec, _) = self.bvecs.split_first_mut().ok_or(Broken)?;
+        bvec.bv_page = chunk.ok_or(Broken)?.page();
         bvec.bv_len = len;
         bvec.bv_offset = self.begin;
         if usize::from_safe_cast(len) != self.remaining {
-            return Err(broken());
+            return Err(Broken.into());
         }
         Ok((core::slice::from_ref(bvec), self.remaining))
     }
@@ -316,43 +309,40 @@ impl TxBatch {
         let (mut n, mut octets) = (0, 0_usize);
         for i in 0..=self.last {
             let (begin, end) = (self.begin_of(i), self.end_of(i)?);
-            let len = end.checked_sub(begin).ok_or_else(broken)?;
+            let len = end.try_sub(begin)?;
             if len == 0 {
                 continue;
             }
             let chunk = self.chunks.get(i).filter(|chunk| end <= chunk.len());
             // The list has as much room as that of the chunks.
-            let bvec = self.bvecs.get_mut(n).ok_or_else(broken)?;
-            bvec.bv_page = chunk.ok_or_else(broken)?.page();
+            let bvec = self.bvecs.get_mut(n).ok_or(Broken)?;
+            bvec.bv_page = chunk.ok_or(Broken)?.page();
             bvec.bv_len = len;
             bvec.bv_offset = begin;
-            n = n.checked_add(1).ok_or_else(broken)?;
-            octets = octets
-                .checked_add(usize::from_safe_cast(len))
-                .ok_or_else(broken)?;
+            n = n.try_add(1)?;
+            octets = octets.try_add(len)?;
         }
         if octets != self.remaining {
-            return Err(broken());
+            return Err(Broken.into());
         }
-        Ok((self.bvecs.get(..n).ok_or_else(broken)?, octets))
+        Ok((self.bvecs.get(..n).ok_or(Broken)?, octets))
     }
 
     /// Takes `n` octets, which TCP has now, from the front. Returns `EIO` if there are not that
     /// many; nothing can be sent after that.
     #[inline]
     pub(crate) fn advance(&mut self, n: usize) -> Result {
-        self.remaining = self.remaining.checked_sub(n).ok_or_else(broken)?;
+        self.remaining = self.remaining.try_sub(n)?;
         self.gone += Wrapping(n.into_safe_cast());
-        let mut left = u32::try_from(n).map_err(|_| broken())?;
+        let mut left = u32::try_from(n).map_err(Broken::from)?;
         loop {
             let end = self.end_of(0)?;
-            let len = end.checked_sub(self.begin).ok_or_else(broken)?;
+            let len = end.try_sub(self.begin)?;
             if self.last == 0 || left < len {
-                let begin = self.begin.checked_add(left).filter(|begin| *begin <= end);
-                self.begin = begin.ok_or_else(broken)?;
+                self.begin = self.begin.end_within(left, end).ok_or(Broken)?;
                 return Ok(());
             }
-            left = left.checked_sub(len).ok_or_else(broken)?;
+            left = left.try_sub(len)?;
             self.drop_first()?;
         }
     }
@@ -369,7 +359,7 @@ impl TxBatch {
     fn drop_first(&mut self) -> Result {
         self.last = self.last.checked_sub(1).ok_or(ENOENT)?;
         self.begin = 0;
-        self.pool.give(self.chunks.pop().ok_or_else(broken)?);
+        self.pool.give(self.chunks.pop().ok_or(Broken)?);
         Ok(())
     }
 }
@@ -467,14 +457,12 @@ impl Chunk {
 
     /// Returns the address of octet `at`, if the chunk has `len` octets from there on.
     fn range(&self, at: u32, len: u32) -> Result<*mut u8> {
-        if at.checked_add(len).ok_or(EINVAL)? > self.len {
-            return Err(EINVAL);
-        }
+        at.end_within(len, self.len).ok_or(Broken)?;
         Ok(self.base.as_ptr().wrapping_add(at.into_safe_cast()))
     }
 
     pub(super) fn octets(&self, from: u32, to: u32) -> Result<&[u8]> {
-        let len = to.checked_sub(from).ok_or(EINVAL)?;
+        let len = to.try_sub(from)?;
         let ptr = self.range(from, len)?;
         // SAFETY: initialised; others with a reference only read, this value writes by `&mut` only.
         Ok(unsafe { core::slice::from_raw_parts(ptr, len.into_safe_cast()) })
@@ -483,7 +471,7 @@ impl Chunk {
     /// As [`Chunk::octets`], to be written; nobody may be reading them.
     #[inline]
     pub(super) fn octets_mut(&mut self, from: u32, to: u32) -> Result<&mut [u8]> {
-        let len = to.checked_sub(from).ok_or(EINVAL)?;
+        let len = to.try_sub(from)?;
         let ptr = self.range(from, len)?;
         // SAFETY: the run is initialised, and this value is borrowed mutably. Others with a
         // reference only read what was sent, which these octets were not, or not any more.
@@ -501,8 +489,7 @@ impl Chunk {
 
     /// As [`Chunk::write`], from memory that others may write meanwhile: each octet is read once.
     pub(super) fn write_pages(&mut self, at: u32, from: &PageSlice<'_>) -> Result {
-        let end = at.checked_add(from.len()).ok_or(EINVAL)?;
-        from.copy_out(self.octets_mut(at, end)?)
+        from.copy_out(self.octets_mut(at, at.try_add(from.len())?)?)
     }
 }
 

@@ -29,6 +29,7 @@ use crate::ffi::raw::{
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
+    num::Saturating,
     ptr::NonNull, //
 };
 use kernel::{
@@ -298,18 +299,18 @@ impl<'a> LockedSock<'a> {
     /// the connection, or `EAGAIN` if nothing is there; with TLS, other errors of
     /// [`LockedSock::read`] as well.
     pub(crate) fn recv(&mut self, data: &mut [u8]) -> Result<usize> {
-        let mut copied = 0;
+        let mut copied = Saturating(0);
         // One record, so that an error behind it is left for the next call.
         let read = self.read_in_turn(1, |chunk| {
-            let room = data.get_mut(copied..).unwrap_or_default();
+            let room = data.get_mut(copied.0..).unwrap_or_default();
             let len = chunk.len().min(room.len());
             let to = room.get_mut(..len).unwrap_or_default();
             let taken = chunk.copy_to(0, to).map_or(0, |()| len);
-            copied = copied.saturating_add(taken);
+            copied += taken;
             taken
         });
-        if copied > 0 {
-            return Ok(copied);
+        if copied.0 > 0 {
+            return Ok(copied.0);
         }
         read?;
         if self.peer_fin() || self.state() == TcpState::Closed {

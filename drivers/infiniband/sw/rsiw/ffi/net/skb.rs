@@ -15,6 +15,7 @@ use crate::ffi::{
         h, //
     },
 };
+use crate::num::Length;
 use core::{
     cell::Cell,
     marker::PhantomData,
@@ -364,7 +365,7 @@ impl SkbChunk<'_> {
     fn has(&self, at: usize, len: usize) -> bool {
         // CAST: 32 bits fit.
         let reach = self.reach.get() as usize;
-        at.checked_add(len).is_some_and(|end| end <= reach)
+        at.end_within(len, reach).is_some()
     }
 
     /// Copies octets from `at` on into `to`. Fails with `EINVAL` if the chunk is too short, or with
@@ -436,13 +437,13 @@ impl SkbChunk<'_> {
     fn raw(&self, at: usize, most: usize) -> Result<Raw> {
         let at = u32::try_from(at)?;
         let buffer = self.buffer(at).ok_or(EINVAL)?;
-        let skip = at.checked_sub(buffer.from).ok_or(EINVAL)?;
+        let skip = at.try_sub(buffer.from)?;
         let left = buffer.len.checked_sub(skip).filter(|left| *left > 0);
         let len = left.ok_or(EINVAL)?.min(u32::try_from(most)?);
         // INVARIANT: by those of `Buffer`.
         Ok(Raw {
             skb: buffer.skb.as_ptr(),
-            offset: c_int::try_from(buffer.offset.checked_add(skip).ok_or(EINVAL)?)?,
+            offset: c_int::try_from(buffer.offset.try_add(skip)?)?,
             len: c_int::try_from(len)?,
         })
     }

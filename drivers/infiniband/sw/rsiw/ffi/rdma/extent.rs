@@ -7,6 +7,7 @@
 //! allocation and release.
 
 use crate::ffi::raw::b;
+use crate::num::Length;
 use core::{
     num::Saturating,
     ptr::NonNull, //
@@ -83,9 +84,7 @@ impl Layout {
     /// Returns the extent with octet `at` of the region, the offset of that octet in the extent,
     /// and the extents behind it. `None` if the `len` octets are not all in the region.
     pub(super) fn find(&self, at: u64, len: u32) -> Option<(&Extent, u32, &[Extent])> {
-        if at.checked_add(len.into())? > self.len {
-            return None;
-        }
+        at.end_within(len, self.len)?;
         // Finds the first extent beyond `at`. The library's search adds with a check that panics.
         let (mut low, mut high) = (0, self.extents.len());
         while low < high {

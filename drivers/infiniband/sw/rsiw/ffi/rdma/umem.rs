@@ -28,6 +28,7 @@ use crate::ffi::{
         GatePtr, //
     },
 };
+use crate::num::Length;
 use core::{
     cell::UnsafeCell,
     mem::MaybeUninit,
@@ -169,9 +170,8 @@ impl Umem {
         // INVARIANT: both just got from `dma_buf_map`.
         let pin = Holder::DmaBuf(buf, addr);
         let page = PAGE_SIZE as u64; // CAST: a page's size fits.
-        let first = offset.checked_sub(offset % page).ok_or(EINVAL)?;
-        let octets = end.checked_sub(first).ok_or(EINVAL)?;
-        let count = usize::try_from(octets.div_ceil(page))?;
+        let first = offset.try_sub(offset % page)?;
+        let count = usize::try_from(end.try_sub(first)?.div_ceil(page))?;
         let start = addr.wrapping_byte_add(usize::try_from(first)?);
         let pinned = Pinned::new(device, pin, count, |room| {
             // SAFETY: the buffer is mapped, of a size in whole pages, and `room` takes as many
@@ -257,9 +257,7 @@ impl Umem {
         if !core::ptr::eq(guard.gate(), &self.gate) {
             return None;
         }
-        if at.checked_add(u64::from(len))? > self.len {
-            return None;
-        }
+        at.end_within(len, self.len)?;
         // SAFETY: the guard counts its holder into the gate for `'a`, so nothing changes `pinned`.
         let pinned = unsafe { &*self.pinned.get() }.as_ref()?;
         let at = self.offset.checked_add(at)?;
@@ -295,9 +293,7 @@ impl Umem {
         let (pages, offset) = self.pages_at(guard, at, len)?;
         let start = *pages.first()?;
         // CAST: a page's size fits 32 bits.
-        if offset.checked_add(len)? > PAGE_SIZE as u32 {
-            return None;
-        }
+        offset.end_within(len, PAGE_SIZE as u32)?;
         // SAFETY: a page begins at `start`, by the invariant of `Pinned`, which the guard keeps for
         // `'a`. What is writable was pinned for that.
         Some(unsafe { PageSlice::new(start, offset, len, self.writable) })

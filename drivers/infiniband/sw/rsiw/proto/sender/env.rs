@@ -3,6 +3,7 @@
 //! What a sender needs of its surroundings. Its methods are called under the lock of the sender.
 #![forbid(unsafe_code)]
 
+use crate::num::Broken;
 use crate::proto::failure::{
     Failure,
     Fault, //
@@ -28,10 +29,7 @@ use crate::proto::sends::{
     Sends,
     Token, //
 };
-use crate::proto::transport::{
-    Broken,
-    Transport, //
-};
+use crate::proto::transport::Transport;
 use crate::wire::atomic::{
     AtomicOperation,
     AtomicRequest, //

@@ -29,6 +29,7 @@ use super::{
     Traced, //
 };
 use crate::{
+    num::Broken,
     proto::{
         drain::{
             Marked,
@@ -43,7 +44,6 @@ use crate::{
             Kind,
             Messages,
             Rtr,
-            TooMany,
             MAX_HEADER, //
         },
         reads::{
@@ -526,7 +526,7 @@ impl Framer {
     ) -> Result<bool, Stop> {
         let message = &current.message;
         let frame = message.frame(self.mulpdu);
-        let frame = frame.ok_or_else(|| Failure::defect("a message has no segment"))?;
+        let frame = frame.map_err(|Broken| Failure::defect("a message has no segment"))?;
         let mut front = [0; MAX_HEADER];
         let no_room = || Failure::defect("a header has no room");
         let front = front.get_mut(..frame.header_len).ok_or_else(no_room)?;
@@ -551,7 +551,7 @@ impl Framer {
             count: 1,
         });
         let advanced = current.message.advance(&frame, 1);
-        advanced.map_err(|TooMany| Failure::defect("a message has no such segment"))?;
+        advanced.map_err(|Broken| Failure::defect("a message has no such segment"))?;
         Ok(true)
     }
 }

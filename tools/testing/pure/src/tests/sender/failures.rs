@@ -3,10 +3,11 @@
 //! What goes wrong while a message is sent: where the stream ends then, and what is told.
 
 use super::*;
+use crate::num::Broken;
 use crate::proto::drain::Stop;
 use crate::proto::sender::{OpenError, PayloadError};
 use crate::proto::state::QpState;
-use crate::proto::transport::{Broken, Piece};
+use crate::proto::transport::Piece;
 use crate::support::tcp::Tcp;
 
 /// V-WC-6, V-WC-8, V-TM-2, T-33: memory that may not be read: the request completes in error, what
