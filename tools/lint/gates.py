@@ -264,6 +264,8 @@ DOC = re.compile(r"^( *//[/!]) (.+(?:\n\1 .+)*)\n(?:\1.*\n| *#\[.*\n)*(?:.*\bfn 
 SAYS_ONLY = re.compile(r"As \[`(?:\w+::)*(\w+)`\](?:\([^)]*\))?\.")
 
 
+# One `use` for each module: lists within lists hide where a name comes from, and are longer.
+IMPORT_NESTS = re.compile(r"^(?:pub(?:\([^)]*\))? )?use [^;{]*\{[^;{}]*(?:::|\{)", re.M)
 # Keeps a list of imports one name a line, behind the last of them.
 IMPORT_END = re.compile(r"^ +[\w:*]+(?: as \w+)?, //\n(?! *\})", re.M)
 
@@ -274,6 +276,9 @@ def docs(path, text):
     for found in IMPORT_END.finditer(text):
         yield (f"{DRIVER}/{path}:{text.count(chr(10), 0, found.start()) + 1}: "
                "the '//' that ends a list of imports stands before its end")
+    for found in IMPORT_NESTS.finditer(text):
+        yield (f"{DRIVER}/{path}:{text.count(chr(10), 0, found.start()) + 1}: "
+               "a path in a list of imports: one 'use' for each module")
     for found in DOC.finditer(text):
         doc, name = found[2], found[3]
         where = f"{DRIVER}/{path}:{text.count(chr(10), 0, found.start()) + 1}"
@@ -312,7 +317,8 @@ def self_test():
             "c.rs": "enum C {\n    Z,\n}\nfn w(y: A) {}"}
     assert not list(members({"p": "``A::x`` ``A::y`` ``C::Z`` ``B::q``"}, code))
     assert len(list(members({"p": "``A::z`` ``C::x`` ``A::w``"}, code))) == 3
-    for bad in ("use super::{\n    A, //\n    B,\n};\n", "/// Most octets of it.\n", "    /// As [`A::b`].\n    fn c() {}",
+    for bad in ("use super::{\n    A, //\n    B,\n};\n", "use a::{\n    b::C, //\n};\n",
+                "/// Most octets of it.\n", "    /// As [`A::b`].\n    fn c() {}",
                 "/// As [`b`](x::b).\n#[inline]\npub(super) fn c() {}", "//! Most files.\n"):
         assert len(list(docs("a.rs", bad))) == 1, bad
     for good in ("use super::{\n    A,\n    B, //\n};\n", "/// Most significant bit.\n", "    /// As [`A::b`].\n    #[x]\n    fn b() {}",

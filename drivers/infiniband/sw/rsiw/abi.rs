@@ -12,35 +12,27 @@
 
 pub(crate) mod own;
 
-use crate::{
-    ffi::{
-        mm::ring::{
-            Entry,
-            EntryLen,
-            Place,
-            FLAGS, //
-        },
-        rdma::wr::{
-            Binding,
-            Registration, //
-        },
-    },
-    proto::{
-        failure::Fault,
-        request::{
-            operations,
-            Operation,
-            OperationType, //
-        },
-        sends::Status, //
-    },
-    wire::{
-        atomic::AtomicOperation,
-        ddp::{
-            Stag,
-            TaggedOffset, //
-        },
-    },
+use crate::ffi::mm::ring::{
+    Entry,
+    EntryLen,
+    Place,
+    FLAGS, //
+};
+use crate::ffi::rdma::wr::{
+    Binding,
+    Registration, //
+};
+use crate::proto::failure::Fault;
+use crate::proto::request::{
+    operations,
+    Operation,
+    OperationType, //
+};
+use crate::proto::sends::Status;
+use crate::wire::atomic::AtomicOperation;
+use crate::wire::ddp::{
+    Stag,
+    TaggedOffset, //
 };
 use core::mem::{
     offset_of,

@@ -35,48 +35,36 @@ mod registry;
 mod request;
 mod secure;
 
-use self::{
-    acceptor::Listening,
-    by_number::MeetingPlace,
-    calls::caller,
-    endpoint::{
-        Endpoint,
-        Endpoints, //
-    },
-    registry::{
-        Registry,
-        Turns, //
-    },
+use self::acceptor::Listening;
+use self::by_number::MeetingPlace;
+use self::calls::caller;
+use self::endpoint::{
+    Endpoint,
+    Endpoints, //
 };
-use crate::{
-    device::Device,
-    ffi::rdma::{
-        iwcm::{
-            CallId,
-            CmId,
-            ConnParam,
-            ConsumerId, //
-        },
-        stats::Details, //
-    },
-    proto::counters::Counter,
-    qp::QpTable, //
+use self::registry::{
+    Registry,
+    Turns, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            AtomicFlag,
-            Relaxed, //
-        },
-        Arc, //
-    },
+use crate::device::Device;
+use crate::ffi::rdma::iwcm::{
+    CallId,
+    CmId,
+    ConnParam,
+    ConsumerId, //
 };
+use crate::ffi::rdma::stats::Details;
+use crate::proto::counters::Counter;
+use crate::qp::QpTable;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    AtomicFlag,
+    Relaxed, //
+};
+use kernel::sync::Arc;
 
-pub(crate) use self::{
-    acceptor::Acceptors,
-    calls::handle_for_caller, //
-};
+pub(crate) use self::acceptor::Acceptors;
+pub(crate) use self::calls::handle_for_caller;
 
 /// The connections and listeners of a device.
 #[pin_data]

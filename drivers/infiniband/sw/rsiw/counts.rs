@@ -7,36 +7,28 @@
 //! Context: any, but for making and freeing them.
 #![forbid(unsafe_code)]
 
-use crate::{
-    ffi::{
-        rdma::stats::{
-            self,
-            Counted,
-            StatDesc, //
-        },
-        rsiw::PortCounter, //
-    },
-    proto::{
-        counters::{
-            Counter,
-            Tally,
-            COUNT, //
-        },
-        schedule::Actor, //
-    },
+use crate::ffi::rdma::stats::{
+    self,
+    Counted,
+    StatDesc, //
 };
+use crate::ffi::rsiw::PortCounter;
+use crate::proto::counters::{
+    Counter,
+    Tally,
+    COUNT, //
+};
+use crate::proto::schedule::Actor;
 use core::num::Wrapping;
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            AtomicFlag,
-            Relaxed, //
-        },
-        new_spinlock_irq,
-        Arc,
-        SpinLockIrq, //
-    },
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    AtomicFlag,
+    Relaxed, //
+};
+use kernel::sync::{
+    new_spinlock_irq,
+    Arc,
+    SpinLockIrq, //
 };
 
 /// A sum for each [`Counter`].

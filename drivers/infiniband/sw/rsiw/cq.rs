@@ -11,78 +11,64 @@
 mod kernel;
 mod user;
 
-use self::{
-    kernel::{
-        KernelRing,
-        Vector, //
-    },
-    user::{
-        Moved,
-        UserRing, //
-    },
+use self::kernel::{
+    KernelRing,
+    Vector, //
 };
-use crate::{
-    abi::{
-        notify,
-        own::ResizeCqReq,
-        ResizeCqResp, //
-    },
-    ffi::{
-        mm::movable::MovableWord,
-        module::Loaded,
-        rdma::{
-            attr::Qpn,
-            driver::CqInit,
-            handle::{
-                CqHandle,
-                QpHandle, //
-            },
-            stats::Details,
-            udata::{
-                MmapEntry,
-                Udata, //
-            },
-            wr::WcRoom, //
-        },
-        rsiw::{
-            trace,
-            Queues, //
-        },
-        sync::{
-            Watch,
-            Watched, //
-        },
-        task::memory_for, //
-    },
-    limits::{
-        Limits,
-        Quota,
-        MAX_CQE, //
-    },
-    proto::{
-        failure::{
-            Cause,
-            Fault, //
-        },
-        receiver::Extra,
-        request::OperationType,
-        sends::Status, //
-    },
-    queue::{
-        shared::Offer,
-        Slots, //
-    },
+use self::user::{
+    Moved,
+    UserRing, //
 };
-use ::kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        new_spinlock_irq,
-        Arc, //
-    },
+use crate::abi::own::ResizeCqReq;
+use crate::abi::{
+    notify,
+    ResizeCqResp, //
+};
+use crate::ffi::mm::movable::MovableWord;
+use crate::ffi::module::Loaded;
+use crate::ffi::rdma::attr::Qpn;
+use crate::ffi::rdma::driver::CqInit;
+use crate::ffi::rdma::handle::{
+    CqHandle,
+    QpHandle, //
+};
+use crate::ffi::rdma::stats::Details;
+use crate::ffi::rdma::udata::{
+    MmapEntry,
+    Udata, //
+};
+use crate::ffi::rdma::wr::WcRoom;
+use crate::ffi::rsiw::{
+    trace,
+    Queues, //
+};
+use crate::ffi::sync::{
+    Watch,
+    Watched, //
+};
+use crate::ffi::task::memory_for;
+use crate::limits::{
+    Limits,
+    Quota,
+    MAX_CQE, //
+};
+use crate::proto::failure::{
+    Cause,
+    Fault, //
+};
+use crate::proto::receiver::Extra;
+use crate::proto::request::OperationType;
+use crate::proto::sends::Status;
+use crate::queue::shared::Offer;
+use crate::queue::Slots;
+use ::kernel::prelude::*;
+use ::kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use ::kernel::sync::{
+    new_spinlock_irq,
+    Arc, //
 };
 
 pub(crate) use self::user::Kind;

@@ -11,86 +11,66 @@
 //! Context: process context unless a method says otherwise; [`Pd`] and [`Tuning`] are used in any.
 #![forbid(unsafe_code)]
 
-use crate::{
-    abi::own::Features,
-    counts::Counts,
-    ffi::{
-        debugfs::Number,
-        hash,
-        net::{
-            netdev::NetDevice,
-            tls::{
-                Credentials,
-                Keyring,
-                Proof, //
-            },
-            ChunkPool,
-            Ways, //
-        },
-        rdma::{
-            attr::{
-                DeviceAttr,
-                PortAttr, //
-            },
-            handle::DeviceHandle, //
-        },
-        rsiw::{
-            params,
-            Queues,
-            Setting,
-            VERSION, //
-        },
-        workqueue::OwnedQueue, //
-    },
-    limits::{
-        Limits,
-        Quota,
-        KERNEL_MAX_SGE,
-        MAX_CQ,
-        MAX_CQE,
-        MAX_PD,
-        MAX_QP,
-        MAX_READS,
-        MAX_SRQ,
-        MAX_SRQ_WR,
-        MAX_WR, //
-    },
-    log::{
-        Author,
-        Log, //
-    },
-    mr::{
-        table::{
-            StagTable,
-            MAX_MR, //
-        },
-        PdId,
-        MAX_FAST_REG, //
-    },
-    proto::{
-        by_number::Gid,
-        counters::Counter,
-        deframer::Budget,
-        tuning::{
-            self,
-            Knob,
-            SendLimits, //
-        },
-    },
+use crate::abi::own::Features;
+use crate::counts::Counts;
+use crate::ffi::debugfs::Number;
+use crate::ffi::hash;
+use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::net::tls::{
+    Credentials,
+    Keyring,
+    Proof, //
 };
-use kernel::{
-    fmt,
-    prelude::*,
-    str::CStr,
-    sync::{
-        aref::ARef,
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+use crate::ffi::net::{
+    ChunkPool,
+    Ways, //
 };
+use crate::ffi::rdma::attr::{
+    DeviceAttr,
+    PortAttr, //
+};
+use crate::ffi::rdma::handle::DeviceHandle;
+use crate::ffi::rsiw::{
+    params,
+    Queues,
+    Setting,
+    VERSION, //
+};
+use crate::ffi::workqueue::OwnedQueue;
+use crate::limits::{
+    self,
+    Limits,
+    Quota, //
+};
+use crate::log::{
+    Author,
+    Log, //
+};
+use crate::mr::table::{
+    StagTable,
+    MAX_MR, //
+};
+use crate::mr::{
+    PdId,
+    MAX_FAST_REG, //
+};
+use crate::proto::by_number::Gid;
+use crate::proto::counters::Counter;
+use crate::proto::deframer::Budget;
+use crate::proto::tuning::{
+    self,
+    Knob,
+    SendLimits, //
+};
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::sync::Arc;
 
 /// The vendor that, with part 0, rdma-core knows as software iWARP.
 const VENDOR_ID: u32 = 0x626d74;
@@ -220,22 +200,26 @@ impl Device {
             fw_ver: VERSION,
             sys_image_guid: self.settings.guid.to_u64(),
             vendor_id: VENDOR_ID,
-            max_qp: MAX_QP,
-            max_qp_wr: MAX_WR,
-            max_send_sge: if for_process { max_sge } else { KERNEL_MAX_SGE },
+            max_qp: limits::MAX_QP,
+            max_qp_wr: limits::MAX_WR,
+            max_send_sge: if for_process {
+                max_sge
+            } else {
+                limits::KERNEL_MAX_SGE
+            },
             // A process that asks in the old way is told the smaller of the kernel's two numbers.
             // So this must be what a process can have; kernel consumers can have more.
             max_recv_sge: max_sge,
             max_sge_rd: 1,
-            max_cq: MAX_CQ,
-            max_cqe: MAX_CQE,
+            max_cq: limits::MAX_CQ,
+            max_cqe: limits::MAX_CQE,
             max_mr: MAX_MR,
-            max_pd: MAX_PD,
+            max_pd: limits::MAX_PD,
             max_fast_reg: MAX_FAST_REG,
-            max_srq: MAX_SRQ,
-            max_srq_wr: MAX_SRQ_WR,
-            max_ird: MAX_READS.into(),
-            max_ord: MAX_READS.into(),
+            max_srq: limits::MAX_SRQ,
+            max_srq_wr: limits::MAX_SRQ_WR,
+            max_ird: limits::MAX_READS.into(),
+            max_ord: limits::MAX_READS.into(),
         }
     }
 

@@ -9,40 +9,37 @@
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
 
-use crate::{
-    device::Guid,
-    ffi::{
-        net::netdev::{
-            Ips,
-            NetDevice, //
-        },
-        rdma::handle::DeviceHandle,
-        rsiw::Queues,
-        time::{
-            Expires,
-            Timer, //
-        },
-    },
-    proto::by_number::{
-        Gid,
-        GidTable,
-        MAX_GIDS,
-        NO_GID, //
-    },
-    ud::ports::UdPorts, //
+use crate::device::Guid;
+use crate::ffi::net::netdev::{
+    Ips,
+    NetDevice, //
+};
+use crate::ffi::rdma::handle::DeviceHandle;
+use crate::ffi::rsiw::Queues;
+use crate::ffi::time::{
+    Expires,
+    Timer, //
+};
+use crate::proto::by_number::{
+    Gid,
+    GidTable,
+    MAX_GIDS,
+    NO_GID, //
+};
+use crate::ud::ports::UdPorts;
+use kernel::prelude::*;
+use kernel::sync::{
+    new_spinlock,
+    Arc,
+    SpinLock, //
+};
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
 };
 use kernel::{
-    impl_has_work, new_work,
-    prelude::*,
-    sync::{
-        new_spinlock,
-        Arc,
-        SpinLock, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    impl_has_work,
+    new_work, //
 };
 
 /// Milliseconds until it is looked again whether an address has become usable. Nobody tells.

@@ -5,16 +5,12 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
+use kernel::sync::Arc;
 
 // How many objects of each kind a device may have.
 pub(crate) const MAX_QP: u32 = 100 * 1024;

@@ -5,48 +5,42 @@
 //! Context: process; events of interfaces come with the RTNL held, those of IP addresses in any.
 #![forbid(unsafe_code)]
 
-use crate::{
-    cm::Acceptors,
-    device::Settings,
-    ffi::{
-        module::{
-            self,
-            Loaded,
-            Parts, //
-        },
-        net::{
-            netdev::NetDevice,
-            tls::Credentials,
-            NetdevEvent,
-            NetdevHandler,
-            NetdevNotifier, //
-        },
-        rdma::device::{
-            self as core_device,
-            Found,
-            LinkName,
-            LinkOps,
-            Maker,
-            Registration,
-            Spec, //
-        },
-        rsiw::{
-            params,
-            Queues,
-            SharedQueues, //
-        },
-    },
-    qp::direct::LocalPeers,
-    rnic::{
-        Rnic,
-        Shared, //
-    },
-    verbs::Rsiw, //
+use crate::cm::Acceptors;
+use crate::device::Settings;
+use crate::ffi::module::{
+    self,
+    Loaded,
+    Parts, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::net::tls::Credentials;
+use crate::ffi::net::{
+    NetdevEvent,
+    NetdevHandler,
+    NetdevNotifier, //
 };
+use crate::ffi::rdma::device::{
+    self as core_device,
+    Found,
+    LinkName,
+    LinkOps,
+    Maker,
+    Registration,
+    Spec, //
+};
+use crate::ffi::rsiw::{
+    params,
+    Queues,
+    SharedQueues, //
+};
+use crate::qp::direct::LocalPeers;
+use crate::rnic::{
+    Rnic,
+    Shared, //
+};
+use crate::verbs::Rsiw;
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 /// What makes and removes devices. The fields are dropped in this order: first there are no new
 /// devices, then none at all, then nothing that they left behind.

@@ -14,13 +14,11 @@
 #![forbid(unsafe_code)]
 
 use crate::ffi::time::RateLimit;
-use kernel::{
-    fmt::{
-        self,
-        Display, //
-    },
-    prelude::*, //
+use kernel::fmt::{
+    self,
+    Display, //
 };
+use kernel::prelude::*;
 
 /// Who can cause a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

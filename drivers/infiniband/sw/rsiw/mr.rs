@@ -19,59 +19,47 @@ mod range;
 pub(crate) mod table;
 pub(crate) mod window;
 
-use self::{
-    access::{
-        Access,
-        MrError, //
-    },
-    range::Range,
-    table::StagTable,
-    window::{
-        Window,
-        Windows, //
-    },
+use self::access::{
+    Access,
+    MrError, //
 };
-use crate::{
-    ffi::{
-        rdma::{
-            attr::AccessFlags,
-            driver::{
-                MrChange,
-                MrInit,
-                MwType, //
-            },
-            handle::DeviceHandle,
-            kmr::{
-                DmaMemory,
-                FastMemory, //
-            },
-            stats::Details,
-            umem::Umem,
-            wr::Registration, //
-        },
-        sync::gate::{
-            Gate,
-            GateGuard,
-            GatePtr,
-            Gated,
-            PAUSE, //
-        },
-    },
-    wire::ddp::Stag, //
+use self::range::Range;
+use self::table::StagTable;
+use self::window::{
+    Window,
+    Windows, //
 };
+use crate::ffi::rdma::attr::AccessFlags;
+use crate::ffi::rdma::driver::{
+    MrChange,
+    MrInit,
+    MwType, //
+};
+use crate::ffi::rdma::handle::DeviceHandle;
+use crate::ffi::rdma::kmr::{
+    DmaMemory,
+    FastMemory, //
+};
+use crate::ffi::rdma::stats::Details;
+use crate::ffi::rdma::umem::Umem;
+use crate::ffi::rdma::wr::Registration;
+use crate::ffi::sync::gate::{
+    Gate,
+    GateGuard,
+    GatePtr,
+    Gated,
+    PAUSE, //
+};
+use crate::wire::ddp::Stag;
 use core::ops::Deref;
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            AtomicFlag,
-            Relaxed, //
-        },
-        Arc, //
-    },
-    time::delay::fsleep, //
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    AtomicFlag,
+    Relaxed, //
 };
+use kernel::sync::Arc;
+use kernel::time::delay::fsleep;
 
 pub(crate) use crate::ffi::rdma::kmr::PdId;
 

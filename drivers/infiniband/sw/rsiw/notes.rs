@@ -14,17 +14,15 @@ use crate::proto::notes::{
     Notes, //
 };
 use core::marker::PhantomData;
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        new_spinlock_irq,
-        SpinLockIrq, //
-    },
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Full,
+    Relaxed, //
+};
+use kernel::sync::{
+    new_spinlock_irq,
+    SpinLockIrq, //
 };
 
 /// The notes of one object.

@@ -12,6 +12,11 @@
 //! `checked_add`, and the `None` is answered like any other wrong input. Whether a range lies within
 //! another one is asked by [`Length::end_within`]. `tools/lint/arithmetic.py` holds this.
 //!
+//! `Bounded` of the kernel crate, whose numbers have so many bits, is not used. What has bits here,
+//! STags and what UDP carries, belongs to the pure layers, which compile without the kernel crate.
+//! Depths and the numbers of queue pairs have ranges that are no powers of two; and where a process
+//! or a peer names a number, one that is too large is looked up, and not there, like any other.
+//!
 //! Pure; any context.
 #![forbid(unsafe_code)]
 

@@ -33,65 +33,53 @@ mod sq;
 mod state;
 mod stream;
 
-use self::{
-    direct::{
-        KnownEnd,
-        LocalPeers, //
-    },
-    intake::Receiving,
-    poller::Poller,
-    sending::Sending,
-    shared::Shared,
-    sq::SqRing,
-    stream::Stream, //
+use self::direct::{
+    KnownEnd,
+    LocalPeers, //
 };
-use crate::{
-    ffi::{
-        hash::random_u32,
-        module::Loaded,
-        net::Callbacks,
-        rdma::attr::Qpn,
-        sync::rcu_table::RcuTable,
-        time::{
-            hrtimer::ShortTimer,
-            Timer, //
-        },
-    },
-    limits::Quota,
-    proto::{
-        drain::{
-            Relook,
-            Stop, //
-        },
-        failure::{
-            Failure,
-            Fault, //
-        },
-        notes::{
-            Noted,
-            Notes,
-            QpNote, //
-        },
-        receiver::Lack,
-        schedule::{
-            Actor,
-            Doorbells, //
-        },
-        state::QpState, //
-    },
+use self::intake::Receiving;
+use self::poller::Poller;
+use self::sending::Sending;
+use self::shared::Shared;
+use self::sq::SqRing;
+use self::stream::Stream;
+use crate::ffi::hash::random_u32;
+use crate::ffi::module::Loaded;
+use crate::ffi::net::Callbacks;
+use crate::ffi::rdma::attr::Qpn;
+use crate::ffi::sync::rcu_table::RcuTable;
+use crate::ffi::time::hrtimer::ShortTimer;
+use crate::ffi::time::Timer;
+use crate::limits::Quota;
+use crate::proto::drain::{
+    Relook,
+    Stop, //
 };
+use crate::proto::failure::{
+    Failure,
+    Fault, //
+};
+use crate::proto::notes::{
+    Noted,
+    Notes,
+    QpNote, //
+};
+use crate::proto::receiver::Lack;
+use crate::proto::schedule::{
+    Actor,
+    Doorbells, //
+};
+use crate::proto::state::QpState;
 use core::ops::RangeInclusive;
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc,
-        Mutex,
-        SpinLock, //
-    },
-    workqueue::Work, //
+use kernel::alloc::Flags;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::{
+    Arc,
+    Mutex,
+    SpinLock, //
 };
+use kernel::workqueue::Work;
 
 /// The queue pairs of a device, by number.
 pub(crate) type QpTable = Table<Qp>;

@@ -13,39 +13,29 @@
 pub(crate) mod rq;
 pub(crate) mod shared;
 
-use crate::{
-    abi::Sge,
-    ffi::{
-        mm::ring::{
-            Entry,
-            Place, //
-        },
-        rdma::wr::{
-            Element,
-            Elements, //
-        },
-    },
-    limits::MAX_WR,
-    proto::ring::{
-        Full,
-        Ring, //
-    },
+use crate::abi::Sge;
+use crate::ffi::mm::ring::{
+    Entry,
+    Place, //
 };
-use core::{
-    mem::size_of,
-    num::Saturating, //
+use crate::ffi::rdma::wr::{
+    Element,
+    Elements, //
 };
-use kernel::{
-    num::casts::u32_as_usize,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+use crate::limits::MAX_WR;
+use crate::proto::ring::{
+    Full,
+    Ring, //
 };
+use core::mem::size_of;
+use core::num::Saturating;
+use kernel::num::casts::u32_as_usize;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// A list of elements, or of octets in their place.

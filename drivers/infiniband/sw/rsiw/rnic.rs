@@ -11,60 +11,53 @@
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
 
-use crate::{
-    cm::{
-        Acceptors,
-        Cm, //
-    },
-    device::{
-        Device,
-        Settings, //
-    },
-    ffi::{
-        debugfs::Shown,
-        rdma::{
-            handle::DeviceHandle,
-            iwcm, //
-        },
-        rsiw::Queues,
-        time::{
-            Expires,
-            Timer, //
-        },
-    },
-    gids::Gids,
-    qp::{
-        self,
-        direct::LocalPeers,
-        QpTable, //
-    },
-    ud::{
-        self,
-        ports::UdPorts,
-        UdQpTable, //
-    },
+use crate::cm::{
+    Acceptors,
+    Cm, //
+};
+use crate::device::{
+    Device,
+    Settings, //
+};
+use crate::ffi::debugfs::Shown;
+use crate::ffi::rdma::handle::DeviceHandle;
+use crate::ffi::rdma::iwcm;
+use crate::ffi::rsiw::Queues;
+use crate::ffi::time::{
+    Expires,
+    Timer, //
+};
+use crate::gids::Gids;
+use crate::qp::direct::LocalPeers;
+use crate::qp::{
+    self,
+    QpTable, //
+};
+use crate::ud::ports::UdPorts;
+use crate::ud::{
+    self,
+    UdQpTable, //
 };
 use core::num::Saturating;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::rcu::synchronize_rcu;
+use kernel::sync::{
+    new_mutex,
+    new_spinlock,
+    Arc,
+    Mutex,
+    SpinLock, //
+};
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
+};
 use kernel::{
-    impl_has_work, new_work,
-    prelude::*,
-    str::CString,
-    sync::{
-        new_mutex,
-        new_spinlock,
-        rcu::synchronize_rcu,
-        Arc,
-        Mutex,
-        SpinLock, //
-    },
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    impl_has_work,
+    new_work, //
 };
 
 /// What the devices of the module share.

@@ -9,66 +9,58 @@
 //! Context: taking in any context, under no lock but the socket's; the rest sleeps.
 #![forbid(unsafe_code)]
 
-use crate::{
-    abi::{
-        own::{
-            ResizeSrqReq,
-            ResizeSrqResp, //
-        },
-        CreateSrqResp,
-        Rings, //
-    },
-    device::Pd,
-    ffi::{
-        mm::ring::SharedRing,
-        rdma::{
-            attr::SrqAttr,
-            driver::{
-                SrqChange,
-                SrqInit, //
-            },
-            handle::SrqHandle,
-            stats::Details,
-            udata::{
-                MmapEntry,
-                Udata, //
-            },
-            wr::RecvChain, //
-        },
-        sync::{
-            Watch,
-            Watched, //
-        },
-        task::memory_for, //
-    },
-    limits::{
-        Quota,
-        KERNEL_MAX_SGE,
-        MAX_SRQ_WR, //
-    },
-    mr::PdId,
-    proto::receiver::Recv,
-    queue::{
-        rq::{
-            BadRecv,
-            KernelRq,
-            Rq,
-            UserRq, //
-        },
-        shared::{
-            new_ring,
-            Offer, //
-        },
-        SgList,
-        Slots, //
-    },
+use crate::abi::own::{
+    ResizeSrqReq,
+    ResizeSrqResp, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        new_spinlock_irq,
-        Arc, //
-    },
+use crate::abi::{
+    CreateSrqResp,
+    Rings, //
+};
+use crate::device::Pd;
+use crate::ffi::mm::ring::SharedRing;
+use crate::ffi::rdma::attr::SrqAttr;
+use crate::ffi::rdma::driver::{
+    SrqChange,
+    SrqInit, //
+};
+use crate::ffi::rdma::handle::SrqHandle;
+use crate::ffi::rdma::stats::Details;
+use crate::ffi::rdma::udata::{
+    MmapEntry,
+    Udata, //
+};
+use crate::ffi::rdma::wr::RecvChain;
+use crate::ffi::sync::{
+    Watch,
+    Watched, //
+};
+use crate::ffi::task::memory_for;
+use crate::limits::{
+    Quota,
+    KERNEL_MAX_SGE,
+    MAX_SRQ_WR, //
+};
+use crate::mr::PdId;
+use crate::proto::receiver::Recv;
+use crate::queue::rq::{
+    BadRecv,
+    KernelRq,
+    Rq,
+    UserRq, //
+};
+use crate::queue::shared::{
+    new_ring,
+    Offer, //
+};
+use crate::queue::{
+    SgList,
+    Slots, //
+};
+use kernel::prelude::*;
+use kernel::sync::{
+    new_spinlock_irq,
+    Arc, //
 };
 
 /// What the queue's lock protects.

@@ -5,113 +5,101 @@
 //! Context: process, unless [`Driver`] says otherwise.
 #![forbid(unsafe_code)]
 
-use crate::{
-    abi::{
-        self,
-        own::{
-            self,
-            Features, //
-        },
-        AllocContextResp,
-        CreateCqResp,
-        RegMrReq,
-        RegMrResp, //
-    },
-    cm::{
-        self,
-        by_number, //
-    },
-    counts::Counts,
-    cq::{
-        Cq,
-        Kind, //
-    },
-    device::{
-        Pd,
-        Ucontext, //
-    },
-    ffi::{
-        rdma::{
-            attr::{
-                DeviceAttr,
-                PortAttr,
-                QpModify,
-                QpQuery,
-                Qpn,
-                SrqAttr, //
-            },
-            driver::{
-                CqInit,
-                Driver,
-                DriverId,
-                InC,
-                MrChange,
-                MrInit,
-                MwType,
-                QpInit,
-                SrqChange,
-                SrqInit, //
-            },
-            handle::{
-                CqHandle,
-                QpHandle,
-                SrqHandle, //
-            },
-            iwcm::{
-                CallId,
-                CmId,
-                ConnParam,
-                ConsumerId, //
-            },
-            kmr::{
-                DmaMemory,
-                FastMemory, //
-            },
-            stats::Details,
-            udata::Udata,
-            wr::{
-                RecvChain,
-                SendChain,
-                WcRoom, //
-            },
-        },
-        rsiw::{
-            self,
-            Methods,
-            PortCounter,
-            Setting, //
-        },
-    },
-    mr::{
-        table::MAX_MR,
-        Grant,
-        Mr,
-        PdId,
-        MAX_FAST_REG, //
-    },
-    proto::{
-        by_number::MAX_GIDS,
-        counters::Counter, //
-    },
-    qp::{
-        create::QpParts,
-        Qp, //
-    },
-    rnic::Rnic,
-    srq::Srq,
-    ud::{
-        UdParts,
-        UdQp, //
-    },
+use crate::abi::own::{
+    self,
+    Features, //
+};
+use crate::abi::{
+    self,
+    AllocContextResp,
+    CreateCqResp,
+    RegMrReq,
+    RegMrResp, //
+};
+use crate::cm::{
+    self,
+    by_number, //
+};
+use crate::counts::Counts;
+use crate::cq::{
+    Cq,
+    Kind, //
+};
+use crate::device::{
+    Pd,
+    Ucontext, //
+};
+use crate::ffi::rdma::attr::{
+    DeviceAttr,
+    PortAttr,
+    QpModify,
+    QpQuery,
+    Qpn,
+    SrqAttr, //
+};
+use crate::ffi::rdma::driver::{
+    CqInit,
+    Driver,
+    DriverId,
+    InC,
+    MrChange,
+    MrInit,
+    MwType,
+    QpInit,
+    SrqChange,
+    SrqInit, //
+};
+use crate::ffi::rdma::handle::{
+    CqHandle,
+    QpHandle,
+    SrqHandle, //
+};
+use crate::ffi::rdma::iwcm::{
+    CallId,
+    CmId,
+    ConnParam,
+    ConsumerId, //
+};
+use crate::ffi::rdma::kmr::{
+    DmaMemory,
+    FastMemory, //
+};
+use crate::ffi::rdma::stats::Details;
+use crate::ffi::rdma::udata::Udata;
+use crate::ffi::rdma::wr::{
+    RecvChain,
+    SendChain,
+    WcRoom, //
+};
+use crate::ffi::rsiw::{
+    self,
+    Methods,
+    PortCounter,
+    Setting, //
+};
+use crate::mr::table::MAX_MR;
+use crate::mr::{
+    Grant,
+    Mr,
+    PdId,
+    MAX_FAST_REG, //
+};
+use crate::proto::by_number::MAX_GIDS;
+use crate::proto::counters::Counter;
+use crate::qp::create::QpParts;
+use crate::qp::Qp;
+use crate::rnic::Rnic;
+use crate::srq::Srq;
+use crate::ud::{
+    UdParts,
+    UdQp, //
 };
 use core::num::Wrapping;
-use kernel::{
-    prelude::*,
-    str::CStr,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
 };
 
 /// This driver.

@@ -13,33 +13,25 @@ use super::{
     RqeFront,
     Sge, //
 };
-use crate::{
-    ffi::{
-        mm::ring::{
-            EntryLen,
-            Place,
-            FLAGS, //
-        },
-        rdma::{
-            attr::AccessFlags,
-            wr::Binding, //
-        },
-        rsiw::uapi, //
-    },
-    proto::request::{
-        Local,
-        Operation,
-        OperationType, //
-    },
-    wire::{
-        atomic::AtomicOperation,
-        ddp::{
-            Stag,
-            TaggedOffset, //
-        },
-        rdmap::ImmediateData, //
-    },
+use crate::ffi::mm::ring::{
+    EntryLen,
+    Place,
+    FLAGS, //
 };
+use crate::ffi::rdma::attr::AccessFlags;
+use crate::ffi::rdma::wr::Binding;
+use crate::ffi::rsiw::uapi;
+use crate::proto::request::{
+    Local,
+    Operation,
+    OperationType, //
+};
+use crate::wire::atomic::AtomicOperation;
+use crate::wire::ddp::{
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::rdmap::ImmediateData;
 use core::mem::{
     offset_of,
     size_of, //

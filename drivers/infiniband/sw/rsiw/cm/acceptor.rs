@@ -18,76 +18,67 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use super::{
-    calls::{
-        mapped_port,
-        Refusal,
-        NOT_IN_NAMESPACE, //
-    },
-    endpoint::Endpoints,
-    listener::{
-        Addressee,
-        Listener, //
-    },
-    registry::{
-        Entry,
-        Registry,
-        Turns, //
-    },
-    request, //
+use super::calls;
+use super::endpoint::Endpoints;
+use super::listener::{
+    Addressee,
+    Listener, //
 };
-use crate::{
-    device::Device,
-    ffi::{
-        mm::{
-            NoIo,
-            Payer, //
-        },
-        net::{
-            netdev::NetDevice,
-            ListenHandler,
-            ListenSocket,
-            TcpSocket,
-            Ways, //
-        },
-        rdma::iwcm::{
-            CallId,
-            CmId,
-            ConsumerId,
-            LocalOwner,
-            Mapping, //
-        },
-        rsiw::Queues,
-        time::{
-            Expires,
-            Timer, //
-        },
-    },
-    log::Author,
-    num::Length,
-    proto::drain::drain, //
+use super::registry::{
+    Entry,
+    Registry,
+    Turns, //
 };
+use super::request;
+use crate::device::Device;
+use crate::ffi::mm::{
+    NoIo,
+    Payer, //
+};
+use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::net::{
+    ListenHandler,
+    ListenSocket,
+    TcpSocket,
+    Ways, //
+};
+use crate::ffi::rdma::iwcm::{
+    CallId,
+    CmId,
+    ConsumerId,
+    LocalOwner,
+    Mapping, //
+};
+use crate::ffi::rsiw::Queues;
+use crate::ffi::time::{
+    Expires,
+    Timer, //
+};
+use crate::log::Author;
+use crate::num::Length;
+use crate::proto::drain::drain;
 use core::net::SocketAddr;
+use kernel::prelude::*;
+use kernel::rbtree::{
+    RBTree,
+    RBTreeNodeReservation, //
+};
+use kernel::sync::aref::ARef;
+use kernel::sync::{
+    new_mutex,
+    new_spinlock,
+    Arc,
+    ArcBorrow,
+    Mutex,
+    SpinLock, //
+};
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
+};
 use kernel::{
-    impl_has_work, new_work,
-    prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNodeReservation, //
-    },
-    sync::{
-        aref::ARef,
-        new_mutex,
-        new_spinlock,
-        Arc,
-        ArcBorrow,
-        Mutex,
-        SpinLock, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    impl_has_work,
+    new_work, //
 };
 
 /// How many connections are taken from TCP before others get the worker.
@@ -165,7 +156,7 @@ impl<'a> ListenAt<'a> {
             is_v6_only: id.afonly(),
             tos: id.tos(),
             ways: dev.ways(),
-            mapped_port: mapped_port(dev, id, netdev),
+            mapped_port: calls::mapped_port(dev, id, netdev),
             backlog: backlog.max(TCP_BACKLOG),
         }
     }
@@ -515,7 +506,7 @@ pub(super) fn create(
     endpoints: &Arc<Endpoints>,
     id: CallId<'_>,
     backlog: u32,
-) -> Result<(), Refusal> {
+) -> Result<(), calls::Refusal> {
     let dev = &endpoints.dev;
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = dev.netdev().ok_or(ENODEV)?;
@@ -525,7 +516,7 @@ pub(super) fn create(
         return if is_on_all(id) {
             Ok(())
         } else {
-            Err(NOT_IN_NAMESPACE)
+            Err(calls::NOT_IN_NAMESPACE)
         };
     }
     // What comes to a loopback address is for the device over the loopback interface.

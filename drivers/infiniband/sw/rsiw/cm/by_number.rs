@@ -12,94 +12,80 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use super::{
-    acceptor::{
-        join,
-        Acceptor,
-        Acceptors,
-        ListenAt, //
-    },
-    endpoint::{
-        Endpoint,
-        Endpoints, //
-    },
-    listener::{
-        Addressee,
-        Listener,
-        TakesRequests, //
-    },
-    pairing::{
-        gid,
-        ip,
-        refuse,
-        Pairing, //
-    },
-    registry::{
-        Registry,
-        Turns, //
-    },
-    request, //
+use super::acceptor::{
+    join,
+    Acceptor,
+    Acceptors,
+    ListenAt, //
 };
-use crate::{
-    ffi::{
-        net::netdev::NetDevice,
-        rdma::{
-            attr::{
-                IbQpState,
-                QpModify,
-                Qpn, //
-            },
-            iwcm::Addresses, //
-        },
-        rsiw::params,
-        time, //
-    },
-    gids,
-    log::Author,
-    proto::{
-        by_number::{
-            judge,
-            Callee,
-            Caller,
-            Gid,
-            Hello,
-            Objection,
-            Pair,
-            QpEnd,
-            Verdict, //
-        },
-        counters::Counter,
-        crowd::{
-            Crowd,
-            Place,
-            Source, //
-        },
-    },
-    qp::{
-        Qp,
-        QpTable, //
-    },
+use super::endpoint::{
+    Endpoint,
+    Endpoints, //
 };
-use core::{
-    net::{
-        IpAddr,
-        Ipv4Addr,
-        Ipv6Addr,
-        SocketAddr, //
-    },
-    num::Saturating, //
+use super::listener::{
+    Addressee,
+    Listener,
+    TakesRequests, //
 };
-use kernel::{
-    prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
-    sync::{
-        new_mutex,
-        Arc,
-        Mutex, //
-    },
+use super::pairing::{
+    gid,
+    ip,
+    refuse,
+    Pairing, //
+};
+use super::registry::{
+    Registry,
+    Turns, //
+};
+use super::request;
+use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::rdma::attr::{
+    IbQpState,
+    QpModify,
+    Qpn, //
+};
+use crate::ffi::rdma::iwcm::Addresses;
+use crate::ffi::rsiw::params;
+use crate::ffi::time;
+use crate::gids;
+use crate::log::Author;
+use crate::proto::by_number::{
+    judge,
+    Callee,
+    Caller,
+    Gid,
+    Hello,
+    Objection,
+    Pair,
+    QpEnd,
+    Verdict, //
+};
+use crate::proto::counters::Counter;
+use crate::proto::crowd::{
+    Crowd,
+    Place,
+    Source, //
+};
+use crate::qp::{
+    Qp,
+    QpTable, //
+};
+use core::net::{
+    IpAddr,
+    Ipv4Addr,
+    Ipv6Addr,
+    SocketAddr, //
+};
+use core::num::Saturating;
+use kernel::prelude::*;
+use kernel::rbtree::{
+    RBTree,
+    RBTreeNode, //
+};
+use kernel::sync::{
+    new_mutex,
+    Arc,
+    Mutex, //
 };
 
 /// How many Requests for queue pairs that are not ready a device keeps.

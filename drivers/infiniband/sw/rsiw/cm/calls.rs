@@ -6,44 +6,34 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use crate::{
-    device::Device,
-    ffi::{
-        net::{
-            netdev::NetDevice,
-            Callbacks,
-            StreamHandler,
-            TcpSocket,
-            Ways, //
-        },
-        rdma::{
-            attr::Qpn,
-            handle::QpHandle,
-            iwcm::{
-                CallId,
-                ConnParam, //
-            },
-        },
-        rsiw::params, //
-    },
-    limits::MAX_READS,
-    log::Author,
-    proto::{
-        negotiate::Depths,
-        setup::Config, //
-    },
-    qp::{
-        Qp,
-        QpTable, //
-    },
-    wire::mpa, //
+use crate::device::Device;
+use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::net::{
+    Callbacks,
+    StreamHandler,
+    TcpSocket,
+    Ways, //
 };
+use crate::ffi::rdma::attr::Qpn;
+use crate::ffi::rdma::handle::QpHandle;
+use crate::ffi::rdma::iwcm::{
+    CallId,
+    ConnParam, //
+};
+use crate::ffi::rsiw::params;
+use crate::limits::MAX_READS;
+use crate::log::Author;
+use crate::proto::negotiate::Depths;
+use crate::proto::setup::Config;
+use crate::qp::{
+    Qp,
+    QpTable, //
+};
+use crate::wire::mpa;
 use core::net::SocketAddr;
-use kernel::{
-    fmt,
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 const CAP: Depths = Depths {
     ird: MAX_READS,

@@ -8,83 +8,69 @@
 //! may be held while an event is delivered.
 #![forbid(unsafe_code)]
 
-use super::{
-    endpoint::{
-        Deputy,
-        Endpoint,
-        EndpointState,
-        OwnConnection,
-        Recipient,
-        Security, //
-    },
-    listener::Listener,
-    registry::{
-        Entry,
-        WAIT_MS, //
-    },
+use super::endpoint::{
+    Deputy,
+    Endpoint,
+    EndpointState,
+    OwnConnection,
+    Recipient,
+    Security, //
 };
-use crate::{
-    ffi::{
-        hash::crc32c,
-        mm::NoIo,
-        net::{
-            tls::Side,
-            Callbacks,
-            TcpSocket,
-            TcpState, //
-        },
-        rdma::{
-            attr::Qpn,
-            iwcm::{
-                self,
-                Addresses,
-                Depths,
-                MAX_EVENT_DATA, //
-            },
-        },
-        rsiw::trace, //
-    },
-    limits::Quota,
-    log::Author,
-    proto::{
-        connection::{
-            self,
-            Ask,
-            Awaits,
-            Code,
-            Event,
-            Input,
-            Log,
-            Outputs,
-            Tcp,
-            Timer, //
-        },
-        counters::Counter,
-        message,
-        negotiate::EventDepths,
-        notes::{
-            self,
-            EndpointNote, //
-        },
-        setup::Params, //
-    },
-    wire::{
-        fpdu::Markers,
-        mpa,
-        terminate::{
-            TermError,
-            Terminate, //
-        },
-    },
+use super::listener::Listener;
+use super::registry::{
+    Entry,
+    WAIT_MS, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        Arc,
-        MutexGuard, //
-    },
-    workqueue::WorkItem, //
+use crate::ffi::hash::crc32c;
+use crate::ffi::mm::NoIo;
+use crate::ffi::net::tls::Side;
+use crate::ffi::net::{
+    Callbacks,
+    TcpSocket,
+    TcpState, //
 };
+use crate::ffi::rdma::attr::Qpn;
+use crate::ffi::rdma::iwcm::{
+    self,
+    Addresses,
+    Depths,
+    MAX_EVENT_DATA, //
+};
+use crate::ffi::rsiw::trace;
+use crate::limits::Quota;
+use crate::log::Author;
+use crate::proto::connection::{
+    self,
+    Ask,
+    Awaits,
+    Code,
+    Event,
+    Input,
+    Log,
+    Outputs,
+    Tcp,
+    Timer, //
+};
+use crate::proto::counters::Counter;
+use crate::proto::message;
+use crate::proto::negotiate::EventDepths;
+use crate::proto::notes::{
+    self,
+    EndpointNote, //
+};
+use crate::proto::setup::Params;
+use crate::wire::fpdu::Markers;
+use crate::wire::mpa;
+use crate::wire::terminate::{
+    TermError,
+    Terminate, //
+};
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    MutexGuard, //
+};
+use kernel::workqueue::WorkItem;
 
 pub(super) fn errno(error: connection::Error) -> Error {
     match error {

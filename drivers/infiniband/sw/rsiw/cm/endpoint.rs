@@ -6,100 +6,88 @@
 //! Context: see the methods.
 #![forbid(unsafe_code)]
 
-use super::{
-    calls::Dial,
-    listener::Listener,
-    registry::{
-        Entry,
-        InLine,
-        InTurn,
-        Line,
-        Lines,
-        Registry,
-        Spot,
-        Turns, //
-    },
+use super::calls::Dial;
+use super::listener::Listener;
+use super::registry::{
+    Entry,
+    InLine,
+    InTurn,
+    Line,
+    Lines,
+    Registry,
+    Spot,
+    Turns, //
 };
-use crate::{
-    device::Device,
-    ffi::{
-        mm::Payer,
-        net::{
-            tls::Handshake,
-            Callbacks,
-            LockedSock,
-            StreamEvent,
-            StreamHandler,
-            TcpSocket, //
-        },
-        rdma::{
-            iwcm::{
-                Addresses,
-                CallId,
-                CmId,
-                ConsumerId, //
-            },
-            stats::Details, //
-        },
-        task::Process,
-        time::{
-            Expires,
-            Timer, //
-        },
-    },
-    limits::Quota,
-    notes::{
-        Noticeboard,
-        Slot, //
-    },
-    proto::{
-        connection::{
-            Awaits,
-            Code,
-            Connection,
-            Event,
-            StreamEnd, //
-        },
-        crowd::Source,
-        notes::{
-            EndpointNote,
-            Noted,
-            Notes, //
-        },
-        setup::{
-            Initiator,
-            Params,
-            Responder, //
-        },
-    },
-    qp::{
-        shared::Manager,
-        Qp, //
-    },
+use crate::device::Device;
+use crate::ffi::mm::Payer;
+use crate::ffi::net::tls::Handshake;
+use crate::ffi::net::{
+    Callbacks,
+    LockedSock,
+    StreamEvent,
+    StreamHandler,
+    TcpSocket, //
 };
+use crate::ffi::rdma::iwcm::{
+    Addresses,
+    CallId,
+    CmId,
+    ConsumerId, //
+};
+use crate::ffi::rdma::stats::Details;
+use crate::ffi::task::Process;
+use crate::ffi::time::{
+    Expires,
+    Timer, //
+};
+use crate::limits::Quota;
+use crate::notes::{
+    Noticeboard,
+    Slot, //
+};
+use crate::proto::connection::{
+    Awaits,
+    Code,
+    Connection,
+    Event,
+    StreamEnd, //
+};
+use crate::proto::crowd::Source;
+use crate::proto::notes::{
+    EndpointNote,
+    Noted,
+    Notes, //
+};
+use crate::proto::setup::{
+    Initiator,
+    Params,
+    Responder, //
+};
+use crate::qp::shared::Manager;
+use crate::qp::Qp;
+use kernel::list::{
+    impl_list_arc_safe,
+    impl_list_item,
+    AtomicTracker,
+    ListLinks,
+    TryNewListArc, //
+};
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::{
+    new_mutex,
+    new_spinlock,
+    new_spinlock_irq,
+    Arc,
+    ArcBorrow,
+    Mutex,
+    SpinLock,
+    SpinLockIrq, //
+};
+use kernel::workqueue::Work;
 use kernel::{
     impl_has_work,
-    list::{
-        impl_list_arc_safe,
-        impl_list_item,
-        AtomicTracker,
-        ListLinks,
-        TryNewListArc, //
-    },
-    new_work,
-    prelude::*,
-    sync::{
-        aref::ARef,
-        new_mutex,
-        new_spinlock,
-        new_spinlock_irq,
-        Arc,
-        ArcBorrow,
-        Mutex,
-        SpinLock,
-        SpinLockIrq, //
-    },
-    workqueue::Work, //
+    new_work, //
 };
 
 /// How long a handshake of TLS may wait for others, in milliseconds.

@@ -5,45 +5,35 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use super::{
-    endpoint::{
-        Endpoint,
-        Endpoints, //
-    },
-    registry::Turns, //
+use super::endpoint::{
+    Endpoint,
+    Endpoints, //
 };
-use crate::{
-    ffi::{
-        rdma::{
-            iwcm::{
-                Addresses,
-                CmId,
-                Depths,
-                Event, //
-            },
-            stats::Details, //
-        },
-        time, //
-    },
-    proto::crowd::{
-        Crowd,
-        Crowded,
-        Place,
-        Source, //
-    },
+use super::registry::Turns;
+use crate::ffi::rdma::iwcm::{
+    Addresses,
+    CmId,
+    Depths,
+    Event, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        aref::ARef,
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        new_spinlock,
-        Arc,
-        SpinLock, //
-    },
+use crate::ffi::rdma::stats::Details;
+use crate::ffi::time;
+use crate::proto::crowd::{
+    Crowd,
+    Crowded,
+    Place,
+    Source, //
+};
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::sync::{
+    new_spinlock,
+    Arc,
+    SpinLock, //
 };
 
 /// Range of how many connections without a Request a listener may have.

@@ -13,81 +13,68 @@
 //! Context: process, unless a method says otherwise.
 #![forbid(unsafe_code)]
 
-use super::{
-    by_number::MeetingPlace,
-    calls::{
-        config,
-        connect_to_itself,
-        Dial, //
-    },
-    endpoint::{
-        Endpoint,
-        EndpointState,
-        Matchmaker,
-        Recipient, //
-    },
-    registry::Entry,
-    secure::HANDSHAKE_MS, //
+use super::by_number::MeetingPlace;
+use super::calls;
+use super::endpoint::{
+    Endpoint,
+    EndpointState,
+    Matchmaker,
+    Recipient, //
 };
-use crate::{
-    ffi::{
-        mm::NoIo,
-        net::{
-            TcpSocket,
-            TcpState, //
-        },
-        rdma::iwcm::ConsumerId,
-        time::{
-            Expires,
-            Timer, //
-        },
-    },
-    limits::MAX_READS,
-    log::Author,
-    proto::{
-        by_number::{
-            Caller,
-            Gid,
-            Hello,
-            Objection,
-            Pair,
-            Silence,
-            Trying, //
-        },
-        connection::{
-            Connection,
-            Event,
-            Input,
-            StreamEnd, //
-        },
-        counters::Counter,
-        negotiate::Depths,
-        setup::{
-            Initiator,
-            Params, //
-        },
-    },
-    qp::{
-        shared::Manager,
-        Qp, //
-    },
+use super::registry::Entry;
+use super::secure::HANDSHAKE_MS;
+use crate::ffi::mm::NoIo;
+use crate::ffi::net::{
+    TcpSocket,
+    TcpState, //
 };
+use crate::ffi::rdma::iwcm::ConsumerId;
+use crate::ffi::time::{
+    Expires,
+    Timer, //
+};
+use crate::limits::MAX_READS;
+use crate::log::Author;
+use crate::proto::by_number::{
+    Caller,
+    Gid,
+    Hello,
+    Objection,
+    Pair,
+    Silence,
+    Trying, //
+};
+use crate::proto::connection::{
+    Connection,
+    Event,
+    Input,
+    StreamEnd, //
+};
+use crate::proto::counters::Counter;
+use crate::proto::negotiate::Depths;
+use crate::proto::setup::{
+    Initiator,
+    Params, //
+};
+use crate::qp::shared::Manager;
+use crate::qp::Qp;
 use core::net::{
     IpAddr,
     Ipv6Addr, //
 };
+use kernel::prelude::*;
+use kernel::sync::{
+    new_spinlock_irq,
+    Arc,
+    SpinLockIrq, //
+};
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
+};
 use kernel::{
-    impl_has_work, new_work,
-    prelude::*,
-    sync::{
-        new_spinlock_irq,
-        Arc,
-        SpinLockIrq, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    impl_has_work,
+    new_work, //
 };
 
 /// What each end asks for. What its consumer allows is known only later, and limits the Reads that
@@ -352,7 +339,7 @@ impl Pairing {
             self.progress.lock().objection = Some(objection);
             return Err(EPROTO);
         }
-        let params = Params::with_itself(&config(&self.place.endpoints.dev));
+        let params = Params::with_itself(&calls::config(&self.place.endpoints.dev));
         let started = self.qp.start(&sock, &params, &**self);
         if started.is_err() {
             self.qp.part();
@@ -365,7 +352,7 @@ impl Pairing {
         let dev = &self.place.endpoints.dev;
         let netdev = dev.netdev().ok_or(ENODEV)?;
         let at = netdev.address(self.pair.own.gid(), 0);
-        let sock = connect_to_itself(dev, &netdev, &at, self.tos)?;
+        let sock = calls::connect_to_itself(dev, &netdev, &at, self.tos)?;
         dev.count(Some(Counter::QpDialed));
         self.progress.lock().own = Some(sock.clone());
         Ok(sock)
@@ -377,11 +364,11 @@ impl Pairing {
         let dev = &endpoints.dev;
         let netdev = dev.netdev().ok_or(ENODEV)?;
         let hello = self.qp.hello().ok_or(ECANCELED)?.to_wire();
-        let initiator = Initiator::only_enhanced(config(dev), DEPTHS);
+        let initiator = Initiator::only_enhanced(calls::config(dev), DEPTHS);
         let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
         let local = netdev.address(self.pair.own.gid(), 0);
         let remote = netdev.address(self.pair.peer.gid(), self.port);
-        let dial = Dial::by_number(dev, (local, remote), self.tos, &hello)?;
+        let dial = calls::Dial::by_number(dev, (local, remote), self.tos, &hello)?;
         let endpoint = endpoints.add(self.qp.shared.id.payer.clone())?;
         let mut st = endpoint.state.lock();
         st.connection = Connection::closed();

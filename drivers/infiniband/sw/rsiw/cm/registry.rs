@@ -18,50 +18,44 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use crate::{
-    ffi::{
-        mm::NoIo,
-        rdma::iwcm::ConsumerId,
-        rsiw::Queues, //
-    },
-    proto::drain::drain, //
+use crate::ffi::mm::NoIo;
+use crate::ffi::rdma::iwcm::ConsumerId;
+use crate::ffi::rsiw::Queues;
+use crate::proto::drain::drain;
+use core::net::{
+    IpAddr,
+    SocketAddr, //
 };
-use core::{
-    net::{
-        IpAddr,
-        SocketAddr, //
-    },
-    num::Saturating, //
+use core::num::Saturating;
+use kernel::list::{
+    List,
+    ListArc,
+    ListItem,
+    TryNewListArc, //
+};
+use kernel::prelude::*;
+use kernel::rbtree::{
+    RBTree,
+    RBTreeNodeReservation, //
+};
+use kernel::sync::{
+    new_condvar,
+    new_spinlock,
+    new_spinlock_irq,
+    Arc,
+    CondVar,
+    CondVarTimeoutResult,
+    SpinLock,
+    SpinLockIrq, //
+};
+use kernel::time::msecs_to_jiffies;
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
 };
 use kernel::{
     impl_has_work,
-    list::{
-        List,
-        ListArc,
-        ListItem,
-        TryNewListArc, //
-    },
-    new_work,
-    prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNodeReservation, //
-    },
-    sync::{
-        new_condvar,
-        new_spinlock,
-        new_spinlock_irq,
-        Arc,
-        CondVar,
-        CondVarTimeoutResult,
-        SpinLock,
-        SpinLockIrq, //
-    },
-    time::msecs_to_jiffies,
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    new_work, //
 };
 
 /// An object of a registry.

@@ -6,65 +6,55 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use super::{
-    calls::{
-        config,
-        depths,
-        own_qp,
-        Dial,
-        Refusal,
-        NOT_IN_NAMESPACE, //
-    },
-    connection::{
-        code,
-        send_whole, //
-    },
-    endpoint::{
-        Deputy,
-        Endpoint,
-        EndpointState,
-        Endpoints, //
-    },
-    listener::Listener,
-    registry::Entry, //
+use super::calls::{
+    config,
+    depths,
+    own_qp,
+    Dial,
+    Refusal,
+    NOT_IN_NAMESPACE, //
 };
-use crate::{
-    ffi::{
-        mm::Payer,
-        net::{
-            tls::Side,
-            Callbacks,
-            TcpSocket,
-            TcpState, //
-        },
-        rdma::iwcm::{
-            CallId,
-            CmId,
-            ConnParam, //
-        },
-        task::Process, //
-    },
-    proto::{
-        connection::{
-            Ask,
-            Awaits,
-            Connection,
-            Input,
-            TICK_MS, //
-        },
-        crowd::Source,
-        setup::{
-            Initiator,
-            Responder, //
-        },
-    },
-    qp::QpTable,
-    wire::mpa, //
+use super::connection::{
+    code,
+    send_whole, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use super::endpoint::{
+    Deputy,
+    Endpoint,
+    EndpointState,
+    Endpoints, //
 };
+use super::listener::Listener;
+use super::registry::Entry;
+use crate::ffi::mm::Payer;
+use crate::ffi::net::tls::Side;
+use crate::ffi::net::{
+    Callbacks,
+    TcpSocket,
+    TcpState, //
+};
+use crate::ffi::rdma::iwcm::{
+    CallId,
+    CmId,
+    ConnParam, //
+};
+use crate::ffi::task::Process;
+use crate::proto::connection::{
+    Ask,
+    Awaits,
+    Connection,
+    Input,
+    TICK_MS, //
+};
+use crate::proto::crowd::Source;
+use crate::proto::setup::{
+    Initiator,
+    Responder, //
+};
+use crate::qp::QpTable;
+use crate::wire::mpa;
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 const TOO_MUCH_DATA: Refusal =
     Refusal::new(EINVAL, "more private data than a Request has room for");

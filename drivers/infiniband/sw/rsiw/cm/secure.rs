@@ -9,46 +9,38 @@
 //! Context: process, under the endpoint's mutex.
 #![forbid(unsafe_code)]
 
-use super::{
-    endpoint::{
-        Deputy,
-        Endpoint,
-        EndpointState,
-        Security, //
-    },
-    listener::Listener,
-    registry::{
-        Entry,
-        Line,
-        WAIT_MS, //
-    },
+use super::endpoint::{
+    Deputy,
+    Endpoint,
+    EndpointState,
+    Security, //
 };
-use crate::{
-    ffi::net::{
-        tls::{
-            Handshake,
-            HandshakeHandler,
-            Side, //
-        },
-        Callbacks,
-        TcpSocket, //
-    },
-    log::Author,
-    proto::connection::REQUEST_MS,
-    wire::{
-        tls::{
-            Opening,
-            OPENING, //
-        },
-        Short, //
-    },
+use super::listener::Listener;
+use super::registry::{
+    Entry,
+    Line,
+    WAIT_MS, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+use crate::ffi::net::tls::{
+    Handshake,
+    HandshakeHandler,
+    Side, //
+};
+use crate::ffi::net::{
+    Callbacks,
+    TcpSocket, //
+};
+use crate::log::Author;
+use crate::proto::connection::REQUEST_MS;
+use crate::wire::tls::{
+    Opening,
+    OPENING, //
+};
+use crate::wire::Short;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
 };
 
 /// How long the daemon may take, in milliseconds: less than the phases in which it has to.

@@ -3,16 +3,14 @@
 //! Disabling interrupts for as long as a guard exists, whichever of several guards goes first
 //! (`interrupt.c` counts them), and the spinlock that does so. Any context but NMIs.
 
-use kernel::{
-    bindings,
-    ffi::c_char,
-    sync::lock::{
-        Backend,
-        Guard,
-        Lock, //
-    },
-    types::NotThreadSafe, //
+use kernel::bindings;
+use kernel::ffi::c_char;
+use kernel::sync::lock::{
+    Backend,
+    Guard,
+    Lock, //
 };
+use kernel::types::NotThreadSafe;
 
 extern "C" {
     fn rsiw_compat_interrupt_disable();

@@ -15,53 +15,43 @@ use super::{
     Completion,
     Overflow, //
 };
-use crate::{
-    abi::notify,
-    ffi::{
-        rdma::{
-            handle::{
-                CqHandle,
-                QpHandle, //
-            },
-            wr::{
-                Wc,
-                WcExtra,
-                WcOpcode,
-                WcRoom,
-                WcStatus, //
-            },
-        },
-        rsiw::Queues,
-        task::{
-            is_softirq,
-            NoSoftirq, //
-        },
-    },
-    proto::{
-        failure::Fault,
-        receiver::Extra,
-        request::{
-            operations,
-            OperationType, //
-        },
-        ring::{
-            Full,
-            Ring, //
-        },
-        sends::Status, //
-    },
-    queue::Slots, //
+use crate::abi::notify;
+use crate::ffi::rdma::handle::{
+    CqHandle,
+    QpHandle, //
 };
+use crate::ffi::rdma::wr::{
+    Wc,
+    WcExtra,
+    WcOpcode,
+    WcRoom,
+    WcStatus, //
+};
+use crate::ffi::rsiw::Queues;
+use crate::ffi::task::{
+    is_softirq,
+    NoSoftirq, //
+};
+use crate::proto::failure::Fault;
+use crate::proto::receiver::Extra;
+use crate::proto::request::{
+    operations,
+    OperationType, //
+};
+use crate::proto::ring::{
+    Full,
+    Ring, //
+};
+use crate::proto::sends::Status;
+use crate::queue::Slots;
 use core::num::Saturating;
-use kernel::{
-    impl_has_work,
-    prelude::*,
-    sync::Arc,
-    workqueue::{
-        new_work,
-        Work,
-        WorkItem, //
-    },
+use kernel::impl_has_work;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::workqueue::{
+    new_work,
+    Work,
+    WorkItem, //
 };
 
 /// A completion, and the slots of which it frees one when it is polled.

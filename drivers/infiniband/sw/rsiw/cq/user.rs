@@ -13,42 +13,36 @@ use super::{
     Completion,
     Overflow, //
 };
-use crate::{
-    abi::{
-        notify,
-        opcode,
-        own,
-        wc_status,
-        wqe,
-        CqCtrl,
-        Cqe,
-        Rings,
-        GENERAL, //
-    },
-    ffi::{
-        mm::ring::{
-            Entry,
-            Position,
-            SharedMemory,
-            SharedRing,
-            SharedWord, //
-        },
-        module::Loaded,
-        rdma::udata::{
-            MmapEntry,
-            Udata, //
-        },
-        time, //
-    },
-    proto::receiver::Extra, //
+use crate::abi::{
+    notify,
+    opcode,
+    own,
+    wc_status,
+    wqe,
+    CqCtrl,
+    Cqe,
+    Rings,
+    GENERAL, //
 };
+use crate::ffi::mm::ring::{
+    Entry,
+    Position,
+    SharedMemory,
+    SharedRing,
+    SharedWord, //
+};
+use crate::ffi::module::Loaded;
+use crate::ffi::rdma::udata::{
+    MmapEntry,
+    Udata, //
+};
+use crate::ffi::time;
+use crate::proto::receiver::Extra;
 use core::mem::size_of;
-use kernel::{
-    prelude::*,
-    sync::barrier::{
-        smp_mb,
-        Full, //
-    },
+use kernel::prelude::*;
+use kernel::sync::barrier::{
+    smp_mb,
+    Full, //
 };
 
 /// How many entries are copied at most with interrupts off when a queue is resized.

@@ -7,17 +7,13 @@
 //! [`Number::get`] any.
 
 use super::raw::b;
-use kernel::{
-    prelude::*,
-    str::CStr,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
+use kernel::sync::Arc;
 
 /// A number within a range. Writing another one to its file fails with `EINVAL`.
 #[repr(C)]

@@ -55,10 +55,8 @@ use super::raw::{
     h, //
 };
 use crate::num::Broken;
-use kernel::{
-    prelude::*,
-    types::NotThreadSafe, //
-};
+use kernel::prelude::*;
+use kernel::types::NotThreadSafe;
 
 /// What lengths are for is not done if they contradict one another: `EIO`, and one line in the log.
 impl From<Broken> for Error {

@@ -2,16 +2,12 @@
 
 //! The life of this module's code, and of others. Context: process.
 
-use super::{
-    net::tls::await_calls,
-    raw::h, //
-};
-use kernel::{
-    prelude::*,
-    str::CStr,
-    sync::rcu,
-    InPlaceModule, //
-};
+use super::net::tls::await_calls;
+use super::raw::h;
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::sync::rcu;
+use kernel::InPlaceModule;
 
 /// What a module consists of, in the order in which it is dropped.
 pub(crate) trait Parts: Send + Sync + Sized {

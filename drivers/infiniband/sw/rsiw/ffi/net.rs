@@ -98,40 +98,38 @@ pub(crate) use self::batch::{
     Chunk,
     SHORT_LEN, //
 };
+pub(crate) use self::batch::{
+    ChunkPool,
+    Mark,
+    TxBatch, //
+};
+pub(crate) use self::callbacks::{
+    Callbacks,
+    ListenHandler,
+    ListenSocket,
+    StreamEvent,
+    StreamHandler, //
+};
+pub(crate) use self::lock::{
+    HeldSock,
+    LockedBySock,
+    LockedSock, //
+};
 pub(in crate::ffi) use self::netdev::Storage;
-pub(crate) use self::{
-    batch::{
-        ChunkPool,
-        Mark,
-        TxBatch, //
-    },
-    callbacks::{
-        Callbacks,
-        ListenHandler,
-        ListenSocket,
-        StreamEvent,
-        StreamHandler, //
-    },
-    lock::{
-        HeldSock,
-        LockedBySock,
-        LockedSock, //
-    },
-    netdev::{
-        NetdevEvent,
-        NetdevHandler,
-        NetdevNotifier, //
-    },
-    skb::{
-        Reach,
-        SkbChunk, //
-    },
-    socket::{
-        Flow,
-        SendFlags,
-        TcpNumbers,
-        TcpSocket,
-        TcpState,
-        Ways, //
-    },
+pub(crate) use self::netdev::{
+    NetdevEvent,
+    NetdevHandler,
+    NetdevNotifier, //
+};
+pub(crate) use self::skb::{
+    Reach,
+    SkbChunk, //
+};
+pub(crate) use self::socket::{
+    Flow,
+    SendFlags,
+    TcpNumbers,
+    TcpSocket,
+    TcpState,
+    Ways, //
 };

@@ -9,33 +9,27 @@
 
 pub(crate) mod trace;
 
-use super::{
-    debugfs::Directory,
-    module::Loaded,
-    raw::b,
-    rdma::{
-        callbacks::{
-            is_ud,
-            DeviceObject,
-            QpObject,
-            SrqObject, //
-        },
-        driver::{
-            Driver,
-            InC, //
-        },
-        udata::Udata, //
-    },
-    task::Reaping,
-    workqueue::OwnedQueue, //
+use super::debugfs::Directory;
+use super::module::Loaded;
+use super::raw::b;
+use super::rdma::callbacks::{
+    is_ud,
+    DeviceObject,
+    QpObject,
+    SrqObject, //
 };
+use super::rdma::driver::{
+    Driver,
+    InC, //
+};
+use super::rdma::udata::Udata;
+use super::task::Reaping;
+use super::workqueue::OwnedQueue;
 use core::marker::PhantomData;
-use kernel::{
-    error::from_result,
-    prelude::*,
-    str::CStr,
-    sync::Arc, //
-};
+use kernel::error::from_result;
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::sync::Arc;
 
 /// What all devices of the module use.
 pub(crate) struct Queues {

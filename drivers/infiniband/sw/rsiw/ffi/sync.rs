@@ -50,26 +50,22 @@
 pub(crate) mod gate;
 pub(crate) mod rcu_table;
 
-use core::{
-    cell::{
-        Cell,
-        UnsafeCell, //
-    },
-    ops::{
-        Deref,
-        DerefMut, //
-    },
+use core::cell::{
+    Cell,
+    UnsafeCell, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        SpinLockIrq,
-        SpinLockIrqGuard, //
-    },
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::sync::{
+    SpinLockIrq,
+    SpinLockIrqGuard, //
 };
 
 /// A value that one function at a time may change.

@@ -46,33 +46,32 @@ use super::raw::{
     b,
     h, //
 };
-use crate::ffi::{
-    module::{
-        InUse,
-        Loaded, //
-    },
-    workqueue::OwnedQueue, //
+use crate::ffi::module::{
+    InUse,
+    Loaded, //
 };
+use crate::ffi::workqueue::OwnedQueue;
 use core::ptr::NonNull;
+use kernel::alloc::Flags;
+use kernel::error::from_err_ptr;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::{
+    new_spinlock_irq,
+    Arc,
+    ArcBorrow,
+    SpinLockIrq, //
+};
+use kernel::task::Task;
+use kernel::types::NotThreadSafe;
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
+};
 use kernel::{
-    alloc::Flags,
     current,
-    error::from_err_ptr,
-    impl_has_work, new_work,
-    prelude::*,
-    sync::{
-        aref::ARef,
-        new_spinlock_irq,
-        Arc,
-        ArcBorrow,
-        SpinLockIrq, //
-    },
-    task::Task,
-    types::NotThreadSafe,
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    impl_has_work,
+    new_work, //
 };
 
 /// Returns whether the thread may sleep although it called something that promises not to: it holds

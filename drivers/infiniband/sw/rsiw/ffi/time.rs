@@ -59,17 +59,13 @@ use super::raw::{
     h, //
 };
 use core::marker::PhantomData;
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
-    types::Opaque, //
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
+use kernel::sync::Arc;
+use kernel::types::Opaque;
 
 /// An object that has a timer.
 pub(crate) trait Expires: Sized + Send + Sync + 'static {

@@ -9,15 +9,13 @@ use super::raw::{
     h, //
 };
 use core::ptr::NonNull;
-use kernel::{
-    cpu::CpuId,
-    interrupt::local_interrupt_disable,
-    prelude::*,
-    str::CStr,
-    workqueue::{
-        Queue,
-        RawWorkItem, //
-    },
+use kernel::cpu::CpuId;
+use kernel::interrupt::local_interrupt_disable;
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::workqueue::{
+    Queue,
+    RawWorkItem, //
 };
 
 /// For work that sleeps, and that may be waited for while memory is reclaimed.

@@ -5,36 +5,30 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
+use super::range::RangeError;
 use super::{
-    range::RangeError,
     Kind,
     Mr,
     PdId, //
 };
-use crate::{
-    ffi::{
-        mm::page::PageSlice,
-        rdma::{
-            attr::AccessFlags,
-            kmr,
-            umem, //
-        },
-        sync::gate::{
-            GateGuard,
-            GatePtr, //
-        },
-    },
-    num::Length,
-    wire::ddp::Stag,
+use crate::ffi::mm::page::PageSlice;
+use crate::ffi::rdma::attr::AccessFlags;
+use crate::ffi::rdma::{
+    kmr,
+    umem, //
 };
+use crate::ffi::sync::gate::{
+    GateGuard,
+    GatePtr, //
+};
+use crate::num::Length;
+use crate::wire::ddp::Stag;
 use core::ops::{
     BitOr,
     Deref, //
 };
-use kernel::{
-    prelude::*,
-    sync::atomic::Relaxed, //
-};
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 
 /// A set of rights to a region. Local read comes with every region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

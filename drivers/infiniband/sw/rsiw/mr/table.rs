@@ -8,38 +8,30 @@
 //! Context: lookup in any context, the rest sleeps.
 #![forbid(unsafe_code)]
 
+use super::access::{
+    Access,
+    MrAccess,
+    MrError, //
+};
+use super::permute::{
+    permute,
+    INDEX_BITS, //
+};
 use super::{
-    access::{
-        Access,
-        MrAccess,
-        MrError, //
-    },
-    permute::{
-        permute,
-        INDEX_BITS, //
-    },
     Mr,
     PdId, //
 };
-use crate::{
-    ffi::{
-        hash::SipKey,
-        module::Loaded,
-        sync::rcu_table::RcuTable, //
-    },
-    wire::ddp::Stag, //
+use crate::ffi::hash::SipKey;
+use crate::ffi::module::Loaded;
+use crate::ffi::sync::rcu_table::RcuTable;
+use crate::wire::ddp::Stag;
+use kernel::alloc::Flags;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
-};
+use kernel::sync::Arc;
 
 /// Regions that a device may have at a time: one index in sixteen, so that a guess rarely hits.
 pub(crate) const MAX_MR: u32 = 1 << (INDEX_BITS - 4);

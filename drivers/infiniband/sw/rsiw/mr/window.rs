@@ -15,41 +15,33 @@ mod count;
 
 pub(super) use self::count::Windows;
 
+use super::access::{
+    Access,
+    MrAccess,
+    MrError, //
+};
+use super::range::Range;
 use super::{
-    access::{
-        Access,
-        MrAccess,
-        MrError, //
-    },
-    range::Range,
     By,
     Kind,
     Mr,
     PdId, //
 };
-use crate::{
-    ffi::{
-        rdma::{
-            attr::AccessFlags,
-            driver::MwType,
-            wr::Binding, //
-        },
-        sync::gate::{
-            Gate,
-            GateGuard, //
-        },
-    },
-    wire::ddp::Stag,
+use crate::ffi::rdma::attr::AccessFlags;
+use crate::ffi::rdma::driver::MwType;
+use crate::ffi::rdma::wr::Binding;
+use crate::ffi::sync::gate::{
+    Gate,
+    GateGuard, //
 };
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::{
-        atomic::Relaxed,
-        new_spinlock_irq,
-        Arc,
-        SpinLockIrq, //
-    },
+use crate::wire::ddp::Stag;
+use kernel::alloc::Flags;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::{
+    new_spinlock_irq,
+    Arc,
+    SpinLockIrq, //
 };
 
 /// Offsets below this are no addresses of the kernel: a region that has some is zero-based.

@@ -20,28 +20,22 @@ mod active;
 mod interface;
 mod passive;
 
-use self::{
-    active::Attempt,
-    interface::{
-        Established,
-        Outbox,
-        Reply, //
-    },
+use self::active::Attempt;
+use self::interface::{
+    Established,
+    Outbox,
+    Reply, //
 };
-use super::{
-    fin::Fin,
-    negotiate::EventDepths,
-    setup::{
-        Initiator,
-        Params,
-        Responder, //
-    },
+use super::fin::Fin;
+use super::negotiate::EventDepths;
+use super::setup::{
+    Initiator,
+    Params,
+    Responder, //
 };
 use crate::wire::terminate::TermError;
-use core::{
-    ffi::CStr,
-    ops::DerefMut, //
-};
+use core::ffi::CStr;
+use core::ops::DerefMut;
 
 pub(crate) use self::interface::{
     Ask,

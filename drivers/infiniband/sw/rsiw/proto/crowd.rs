@@ -7,15 +7,13 @@
 //! nobody can drive out others by opening many connections, unless from as many places.
 #![forbid(unsafe_code)]
 
-use core::{
-    cmp::Reverse,
-    mem::swap,
-    net::{
-        IpAddr,
-        Ipv6Addr, //
-    },
-    ops::DerefMut,
+use core::cmp::Reverse;
+use core::mem::swap;
+use core::net::{
+    IpAddr,
+    Ipv6Addr, //
 };
+use core::ops::DerefMut;
 
 /// For this many milliseconds a connection stays in a crowd undisturbed. Afterwards it may have to
 /// go for a connection from another place, if that one could wait ([`Crowd::admit_in_turn`]).

@@ -21,35 +21,29 @@
 //! pieces as a receive has elements and its regions have extents.
 #![forbid(unsafe_code)]
 
-use super::{
-    failure::Failure,
-    segment::{
-        Run,
-        FRONT_LEN, //
-    },
+use super::failure::Failure;
+use super::segment::{
+    Run,
+    FRONT_LEN, //
 };
 use crate::num::{
     Broken,
     Length, //
 };
-use crate::wire::{
-    ddp,
-    fpdu::{
-        covered_len,
-        fpdu_len,
-        Crc,
-        CRC_LEN,
-        LEN_FIELD, //
-    },
-    terminate::TermError, //
+use crate::wire::ddp;
+use crate::wire::fpdu::{
+    covered_len,
+    fpdu_len,
+    Crc,
+    CRC_LEN,
+    LEN_FIELD, //
 };
-use core::{
-    num::{
-        Saturating,
-        Wrapping, //
-    },
-    ops::DerefMut, //
+use crate::wire::terminate::TermError;
+use core::num::{
+    Saturating,
+    Wrapping, //
 };
+use core::ops::DerefMut;
 
 #[derive(Debug)]
 pub(crate) struct Fpdu<'a, C> {

@@ -28,69 +28,61 @@ mod answers;
 mod patience;
 mod step;
 
-use self::{
-    answers::{
-        AtHand,
-        End,
-        Lies,
-        Part,
-        Pending,
-        Rest,
-        Stretch, //
-    },
-    patience::Patience, //
+use self::answers::{
+    AtHand,
+    End,
+    Lies,
+    Part,
+    Pending,
+    Rest,
+    Stretch, //
 };
-use super::{
-    counters::{
-        Counter,
-        Tally, //
-    },
-    deframer::{
-        Budget,
-        Chunk,
-        Deframer,
-        Fpdu,
-        Next,
-        FPDU_FRONT, //
-    },
-    failure::{
-        Failure,
-        Fault, //
-    },
-    reads::{
-        Inbound,
-        InboundRead,
-        Responding,
-        ResponseTo, //
-    },
-    segment::{
-        is_enough,
-        Action,
-        Segment,
-        Segments,
-        Target, //
-    },
-    setup::Params,
-    state::Arrival, //
+use self::patience::Patience;
+use super::counters::{
+    Counter,
+    Tally, //
 };
+use super::deframer::{
+    Budget,
+    Chunk,
+    Deframer,
+    Fpdu,
+    Next,
+    FPDU_FRONT, //
+};
+use super::failure::{
+    Failure,
+    Fault, //
+};
+use super::reads::{
+    Inbound,
+    InboundRead,
+    Responding,
+    ResponseTo, //
+};
+use super::segment::{
+    is_enough,
+    Action,
+    Segment,
+    Segments,
+    Target, //
+};
+use super::setup::Params;
+use super::state::Arrival;
 use crate::num::Broken;
-use crate::wire::{
-    atomic::{
-        AtomicRequest,
-        AtomicResponse,
-        WORD_LEN, //
-    },
-    ddp::UNTAGGED_LEN,
-    fpdu::LEN_FIELD,
-    terminate::TermError, //
+use crate::wire::atomic::{
+    AtomicRequest,
+    AtomicResponse,
+    WORD_LEN, //
 };
-use core::{
-    num::{
-        Saturating,
-        Wrapping, //
-    },
-    ops::DerefMut, //
+use crate::wire::ddp::UNTAGGED_LEN;
+use crate::wire::fpdu::LEN_FIELD;
+use crate::wire::terminate::TermError;
+use core::num::{
+    Saturating,
+    Wrapping, //
 };
+use core::ops::DerefMut;
 
 pub(crate) use self::step::{
     Blame,

@@ -14,34 +14,32 @@
 #![forbid(unsafe_code)]
 
 use super::deframer::FPDU_FRONT;
-use crate::wire::{
-    atomic::AtomicResponse,
-    ddp::{
-        self,
-        qn,
-        Msn,
-        Stag,
-        Tagged,
-        TaggedOffset,
-        Untagged, //
-    },
-    fpdu::LEN_FIELD,
-    mpa::RtrSet,
-    rdmap::{
-        self,
-        ImmediateData,
-        Opcode,
-        ReadRequest,
-        ATOMIC_REQUEST_LEN,
-        ATOMIC_RESPONSE_LEN,
-        IMMEDIATE_LEN,
-        READ_REQUEST_LEN, //
-    },
-    terminate::{
-        self,
-        Received,
-        TermError, //
-    },
+use crate::wire::atomic::AtomicResponse;
+use crate::wire::ddp::{
+    self,
+    qn,
+    Msn,
+    Stag,
+    Tagged,
+    TaggedOffset,
+    Untagged, //
+};
+use crate::wire::fpdu::LEN_FIELD;
+use crate::wire::mpa::RtrSet;
+use crate::wire::rdmap::{
+    self,
+    ImmediateData,
+    Opcode,
+    ReadRequest,
+    ATOMIC_REQUEST_LEN,
+    ATOMIC_RESPONSE_LEN,
+    IMMEDIATE_LEN,
+    READ_REQUEST_LEN, //
+};
+use crate::wire::terminate::{
+    self,
+    Received,
+    TermError, //
 };
 use core::num::Wrapping;
 

@@ -13,66 +13,55 @@
 mod env;
 mod start;
 
-use self::start::{
-    end_response,
-    next_request,
-    Ends,
-    Now,
-    MOST_LOCAL, //
+use super::counters::{
+    Counter,
+    Tally, //
 };
-use super::{
-    counters::{
-        Counter,
-        Tally, //
-    },
-    drain::{
-        Marked,
-        Stop, //
-    },
-    failure::{
-        Failure,
-        Fault, //
-    },
-    frame::Writer,
-    message::{
-        self,
-        Kind,
-        Message,
-        Messages,
-        Packer,
-        Rtr,
-        MAX_HEADER,
-        MAX_TERMINATE, //
-    },
-    placement::Unasked,
-    sends::Token,
-    setup::Params,
-    state::QpState,
-    transport::{
-        NoMemory,
-        Refused,
-        SendFlags,
-        Transport, //
-    },
-    tuning::SendLimits,
+use super::drain::{
+    Marked,
+    Stop, //
 };
+use super::failure::{
+    Failure,
+    Fault, //
+};
+use super::frame::Writer;
+use super::message::{
+    self,
+    Kind,
+    Message,
+    Messages,
+    Packer,
+    Rtr,
+    MAX_HEADER,
+    MAX_TERMINATE, //
+};
+use super::placement::Unasked;
+use super::sends::Token;
+use super::setup::Params;
+use super::state::QpState;
+use super::transport::{
+    NoMemory,
+    Refused,
+    SendFlags,
+    Transport, //
+};
+use super::tuning::SendLimits;
 use crate::num::{
     Broken,
     Length, //
 };
-use crate::wire::{
-    ddp::Msn,
-    fpdu::{
-        mulpdu,
-        Markers,
-        LARGE_SEGMENT, //
-    },
-    rdmap::ImmediateData,
-    terminate::{
-        Quote,
-        TermError,
-        Terminate, //
-    },
+use crate::wire::ddp::Msn;
+use crate::wire::fpdu::{
+    mulpdu,
+    Markers,
+    LARGE_SEGMENT, //
+};
+use crate::wire::rdmap::ImmediateData;
+use crate::wire::terminate::{
+    Quote,
+    TermError,
+    Terminate, //
 };
 use core::num::{
     Saturating,
@@ -113,7 +102,7 @@ struct Current {
 #[derive(Debug)]
 struct Framer {
     flags: SendFlags,
-    ends: Ends,
+    ends: start::Ends,
     /// The memory of the current message is open.
     is_open: bool,
     /// The memory of this or an earlier message may be open.
@@ -396,7 +385,7 @@ impl Sender {
         Self {
             framer: Framer {
                 flags: SendFlags::default(),
-                ends: Ends::new(),
+                ends: start::Ends::new(),
                 is_open: false,
                 has_opened: false,
                 packer: Packer::new(emss),
@@ -411,7 +400,7 @@ impl Sender {
             rtr: params.send_rtr,
             wait_for_fpdu: params.wait_for_fpdu,
             sq_turn: true,
-            locals: MOST_LOCAL,
+            locals: start::MOST_LOCAL,
             may_start: Ok(()),
             terminate: None,
             has_terminated: false,
@@ -492,7 +481,7 @@ impl Sender {
         T: Transport,
         E: Env<T>,
     {
-        self.locals = MOST_LOCAL;
+        self.locals = start::MOST_LOCAL;
         self.may_start = match self.wait_for_fpdu {
             true => heard,
             false => Ok(()),
@@ -686,7 +675,7 @@ impl Sender {
                     return Err(Failure::defect("a batch ends too many requests"));
                 }
             }
-            Origin::Peer(msn) => end_response(env, *msn)?,
+            Origin::Peer(msn) => start::end_response(env, *msn)?,
             Origin::Answered | Origin::Bare => {}
         }
         Ok(())
@@ -778,14 +767,14 @@ impl Sender {
         env: &mut E,
         transport: &T,
     ) -> Result<(), Stop> {
-        let now = Now {
+        let now = start::Now {
             is_flushed: transport.unsent() == 0,
             is_direct: transport.is_direct(),
             may_send: self.may_start,
             has_send_immediate: self.has_send_immediate,
         };
         let (locals, current) = (&mut self.locals, &mut self.current);
-        let started = next_request(env, &mut self.messages, &now, locals, current);
+        let started = start::next_request(env, &mut self.messages, &now, locals, current);
         if matches!(started, Err(Stop::Again)) && !now.is_flushed {
             // The request begins the next batch: responses, one after the other, could otherwise
             // keep it waiting for ever.

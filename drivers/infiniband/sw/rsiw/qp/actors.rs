@@ -15,80 +15,72 @@
 //! is done in any context.
 #![forbid(unsafe_code)]
 
+use super::poller::Poller;
+use super::sending::CLOSE_TIMEOUT_MS;
+use super::shared::{
+    Shared,
+    Wakes, //
+};
+use super::state::After;
+use super::stream::{
+    Seen,
+    Stream, //
+};
 use super::{
-    poller::Poller,
-    sending::CLOSE_TIMEOUT_MS,
-    shared::{
-        Shared,
-        Wakes, //
-    },
-    state::After,
-    stream::{
-        Seen,
-        Stream, //
-    },
     Inner,
     Qp, //
 };
-use crate::{
-    ffi::{
-        mm::NoIo,
-        rdma::wr::{
-            RecvChain,
-            SendChain, //
-        },
-        rsiw::Queues,
-        task::{
-            self,
-            Serves, //
-        },
-        time::{
-            self,
-            hrtimer::{
-                ExpiresSoon,
-                ShortTimer, //
-            },
-            Expires,
-            Timer, //
-        },
-    },
-    proto::{
-        counters::Counter,
-        drain::Stop,
-        failure::Cause,
-        notes::{
-            self,
-            QpNote, //
-        },
-        schedule::{
-            Actor,
-            Reason,
-            GATHER_US,
-            WORTH, //
-        },
-        state::{
-            remote_class,
-            Post,
-            QpEvent,
-            QpState, //
-        },
-    },
+use crate::ffi::mm::NoIo;
+use crate::ffi::rdma::wr::{
+    RecvChain,
+    SendChain, //
 };
-use kernel::{
-    impl_has_work,
-    prelude::*,
-    processor::cpu_relax,
-    sync::{
-        atomic::Relaxed,
-        barrier::{
-            smp_mb,
-            Full, //
-        },
-        Arc,
-        ArcBorrow, //
-    },
-    workqueue::WorkItem, //
+use crate::ffi::rsiw::Queues;
+use crate::ffi::task::{
+    self,
+    Serves, //
 };
+use crate::ffi::time::hrtimer::{
+    ExpiresSoon,
+    ShortTimer, //
+};
+use crate::ffi::time::{
+    self,
+    Expires,
+    Timer, //
+};
+use crate::proto::counters::Counter;
+use crate::proto::drain::Stop;
+use crate::proto::failure::Cause;
+use crate::proto::notes::{
+    self,
+    QpNote, //
+};
+use crate::proto::schedule::{
+    Actor,
+    Reason,
+    GATHER_US,
+    WORTH, //
+};
+use crate::proto::state::{
+    remote_class,
+    Post,
+    QpEvent,
+    QpState, //
+};
+use kernel::impl_has_work;
+use kernel::prelude::*;
+use kernel::processor::cpu_relax;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::barrier::{
+    smp_mb,
+    Full, //
+};
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
+};
+use kernel::workqueue::WorkItem;
 
 impl_has_work! {
     impl HasWork<Self, ACTS> for Qp { self.work }

@@ -10,63 +10,53 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use super::{
-    shared::{
-        RemoteEnd,
-        Shared, //
-    },
-    sq::{
-        Sq,
-        SqRing,
-        Work, //
-    },
+use super::shared::{
+    RemoteEnd,
+    Shared, //
 };
-use crate::{
-    cq::{
-        Completion,
-        Overflow, //
-    },
-    proto::{
-        counters::Counter,
-        drain::{
-            drain,
-            Drained, //
-        },
-        failure::{
-            Cause,
-            Failure,
-            Fault, //
-        },
-        notes::QpNote,
-        receiver::{
-            Extra,
-            Received,
-            Recv, //
-        },
-        request::OperationType,
-        sends::{
-            Completed,
-            Status,
-            Token, //
-        },
-        state::{
-            remote_class,
-            Async, //
-        },
-    },
-    queue::{
-        rq::{
-            BadRecv,
-            Rq, //
-        },
-        SgList, //
-    },
-    wire::terminate::TermError, //
+use super::sq::{
+    Sq,
+    SqRing,
+    Work, //
 };
-use kernel::{
-    prelude::*,
-    sync::atomic::Relaxed, //
+use crate::cq::{
+    Completion,
+    Overflow, //
 };
+use crate::proto::counters::Counter;
+use crate::proto::drain::{
+    drain,
+    Drained, //
+};
+use crate::proto::failure::{
+    Cause,
+    Failure,
+    Fault, //
+};
+use crate::proto::notes::QpNote;
+use crate::proto::receiver::{
+    Extra,
+    Received,
+    Recv, //
+};
+use crate::proto::request::OperationType;
+use crate::proto::sends::{
+    Completed,
+    Status,
+    Token, //
+};
+use crate::proto::state::{
+    remote_class,
+    Async, //
+};
+use crate::queue::rq::{
+    BadRecv,
+    Rq, //
+};
+use crate::queue::SgList;
+use crate::wire::terminate::TermError;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 
 impl Shared {
     /// Adds the completion of a send request, if it has one. Returns whether a handler is to be

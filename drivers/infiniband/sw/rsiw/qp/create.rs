@@ -9,107 +9,95 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
+use super::direct::LocalPeers;
+use super::identity::{
+    Consumer,
+    NewRings,
+    OfKernel,
+    OfProcess,
+    Offers,
+    ProcessRings,
+    QpIdentity, //
+};
+use super::poller::Poller;
+use super::shared::Shared;
+use super::sq::kernel::KernelSq;
+use super::sq::{
+    records,
+    Records,
+    SqRing,
+    UserSq, //
+};
 use super::{
-    direct::LocalPeers,
-    identity::{
-        Consumer,
-        NewRings,
-        OfKernel,
-        OfProcess,
-        Offers,
-        ProcessRings,
-        QpIdentity, //
-    },
-    poller::Poller,
-    shared::Shared,
-    sq::{
-        kernel::KernelSq,
-        records,
-        Records,
-        SqRing,
-        UserSq, //
-    },
     Inner,
     Qp,
     QpTable, //
 };
-use crate::{
-    abi::{
-        own::{
-            self,
-            Features,
-            ResizeQpReq,
-            ResizeQpResp, //
-        },
-        CreateQpResp,
-        Rings, //
-    },
-    cq::{
-        Cq,
-        Spare, //
-    },
-    device::Pd,
-    ffi::{
-        mm::{
-            ring::{
-                SharedRing,
-                SharedWord, //
-            },
-            Payer, //
-        },
-        rdma::{
-            attr::{
-                QpCap,
-                Qpn, //
-            },
-            handle::QpHandle,
-            udata::Udata, //
-        },
-        rsiw::Queues,
-        task::{
-            memory_for,
-            Identity,
-            Thread, //
-        },
-        time::{
-            hrtimer::ShortTimer,
-            Timer, //
-        },
-    },
-    limits::{
-        Quota,
-        KERNEL_MAX_INLINE,
-        KERNEL_MAX_SGE,
-        MAX_READS,
-        MAX_WR, //
-    },
-    mr::window::Binder,
-    proto::sends::Sends,
-    queue::{
-        rq::{
-            KernelRq,
-            Rq,
-            UserRq, //
-        },
-        shared::{
-            new_recv_ring,
-            new_ring,
-            Moving, //
-        },
-    },
-    srq::Srq, //
+use crate::abi::own::{
+    self,
+    Features,
+    ResizeQpReq,
+    ResizeQpResp, //
 };
+use crate::abi::{
+    CreateQpResp,
+    Rings, //
+};
+use crate::cq::{
+    Cq,
+    Spare, //
+};
+use crate::device::Pd;
+use crate::ffi::mm::ring::{
+    SharedRing,
+    SharedWord, //
+};
+use crate::ffi::mm::Payer;
+use crate::ffi::rdma::attr::{
+    QpCap,
+    Qpn, //
+};
+use crate::ffi::rdma::handle::QpHandle;
+use crate::ffi::rdma::udata::Udata;
+use crate::ffi::rsiw::Queues;
+use crate::ffi::task::{
+    memory_for,
+    Identity,
+    Thread, //
+};
+use crate::ffi::time::hrtimer::ShortTimer;
+use crate::ffi::time::Timer;
+use crate::limits::{
+    Quota,
+    KERNEL_MAX_INLINE,
+    KERNEL_MAX_SGE,
+    MAX_READS,
+    MAX_WR, //
+};
+use crate::mr::window::Binder;
+use crate::proto::sends::Sends;
+use crate::queue::rq::{
+    KernelRq,
+    Rq,
+    UserRq, //
+};
+use crate::queue::shared::{
+    new_recv_ring,
+    new_ring,
+    Moving, //
+};
+use crate::srq::Srq;
+use kernel::alloc::Flags;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::sync::Arc;
 use kernel::{
-    alloc::Flags,
-    new_mutex, new_spinlock, new_work,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    new_mutex,
+    new_spinlock,
+    new_work, //
 };
 
 /// The existing objects that a QP is made of.

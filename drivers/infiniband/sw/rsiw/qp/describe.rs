@@ -11,43 +11,29 @@
 //! Context: process; takes no lock of those who post, send, receive or complete.
 #![forbid(unsafe_code)]
 
-use super::{
-    poller::Poller,
-    shared::Shared,
-    sq::Sq,
-    stream::Stream,
-    Qp, //
+use super::poller::Poller;
+use super::shared::Shared;
+use super::sq::Sq;
+use super::stream::Stream;
+use super::Qp;
+use crate::ffi::net::TcpSocket;
+use crate::ffi::rdma::attr::{
+    IbQpState,
+    QpCap,
+    QpQuery, //
 };
-use crate::{
-    ffi::{
-        net::TcpSocket,
-        rdma::{
-            attr::{
-                IbQpState,
-                QpCap,
-                QpQuery, //
-            },
-            stats::Details, //
-        },
-        sync::Watch, //
-    },
-    proto::{
-        reads::{
-            Inbound,
-            InboundReads, //
-        },
-        state::QpState,
-        transport::is_empty, //
-    },
-    queue::rq::Rq, //
+use crate::ffi::rdma::stats::Details;
+use crate::ffi::sync::Watch;
+use crate::proto::reads::{
+    Inbound,
+    InboundReads, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
-};
+use crate::proto::state::QpState;
+use crate::proto::transport::is_empty;
+use crate::queue::rq::Rq;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
 
 impl Qp {
     /// Writes the details to `to`. Fails as [`Details`] does.

@@ -17,80 +17,66 @@
 //! is for one batch at most.
 #![forbid(unsafe_code)]
 
-use super::{
-    identity::QpIdentity,
-    intake::Intake,
-    memory::CopyToPage,
-    source::Source,
-    stream::Stream, //
+use super::identity::QpIdentity;
+use super::intake::Intake;
+use super::memory::CopyToPage;
+use super::source::Source;
+use super::stream::Stream;
+use crate::ffi::hash::crc32c;
+use crate::ffi::mm::page::PageSlice;
+use crate::ffi::net::{
+    HeldSock,
+    TcpNumbers,
+    TcpSocket,
+    TcpState, //
 };
-use crate::{
-    ffi::{
-        hash::crc32c,
-        mm::page::PageSlice,
-        net::{
-            HeldSock,
-            TcpNumbers,
-            TcpSocket,
-            TcpState, //
-        },
-        rsiw::params,
-        sync::ExclusiveCell, //
-    },
-    mr::access::Slices,
-    num::{
-        Broken,
-        Length, //
-    },
-    proto::{
-        deframer::{
-            Chunk,
-            Reach,
-            FPDU_FRONT, //
-        },
-        drain::Stop,
-        message::Frame,
-        notes::QpNote,
-        receiver::Lack,
-        sender::PayloadError,
-        transport::{
-            are_two_ends,
-            is_empty,
-            Numbers,
-            Scope, //
-        },
-    },
-    wire::{
-        ddp::TAGGED_LEN,
-        fpdu::{
-            Crc,
-            LEN_FIELD, //
-        },
-    },
+use crate::ffi::rsiw::params;
+use crate::ffi::sync::ExclusiveCell;
+use crate::mr::access::Slices;
+use crate::num::{
+    Broken,
+    Length, //
 };
-use core::{
-    net::{
-        IpAddr,
-        SocketAddr, //
-    },
-    num::{
-        Saturating,
-        Wrapping, //
-    },
-    ops::Range, //
+use crate::proto::deframer::{
+    Chunk,
+    Reach,
+    FPDU_FRONT, //
 };
-use kernel::{
-    prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
-    sync::{
-        atomic::Relaxed,
-        new_spinlock_irq,
-        Arc,
-        SpinLockIrq, //
-    },
+use crate::proto::drain::Stop;
+use crate::proto::message::Frame;
+use crate::proto::notes::QpNote;
+use crate::proto::receiver::Lack;
+use crate::proto::sender::PayloadError;
+use crate::proto::transport::{
+    are_two_ends,
+    is_empty,
+    Numbers,
+    Scope, //
+};
+use crate::wire::ddp::TAGGED_LEN;
+use crate::wire::fpdu::{
+    Crc,
+    LEN_FIELD, //
+};
+use core::net::{
+    IpAddr,
+    SocketAddr, //
+};
+use core::num::{
+    Saturating,
+    Wrapping, //
+};
+use core::ops::Range;
+use kernel::prelude::*;
+use kernel::rbtree::{
+    RBTree,
+    RBTreeNode, //
+};
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::{
+    new_spinlock_irq,
+    Arc,
+    SpinLockIrq, //
 };
 
 /// Octets up to the end of the headers of a tagged segment.

@@ -9,109 +9,93 @@
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-use crate::{
-    cq::{
-        Cq,
-        Spare, //
-    },
-    device::{
-        Device,
-        Pd, //
-    },
-    ffi::{
-        mm::{
-            ring::{
-                Position,
-                SharedRing,
-                SharedWord, //
-            },
-            Payer, //
-        },
-        rdma::{
-            attr::{
-                QpCap,
-                Qpn, //
-            },
-            handle::QpHandle,
-            iwcm::CallId,
-            udata::MmapEntry, //
-        },
-        rsiw::trace,
-        task::{
-            is_kernel_thread,
-            Identity,
-            Thread, //
-        },
-    },
-    log::Author,
-    mr::{
-        access::{
-            Access,
-            MrError, //
-        },
-        window::{
-            Binder,
-            Party, //
-        },
-        By,
-        PdId, //
-    },
-    proto::{
-        deframer::FPDU_FRONT,
-        drain::Stop,
-        failure::Failure,
-        message::{
-            Frame,
-            Message, //
-        },
-        schedule::Actor,
-        state::{
-            QpEvent,
-            QpState, //
-        },
-    },
-    qp::sq::kernel::KernelSq,
-    queue::{
-        shared::{
-            valid_from,
-            Made, //
-        },
-        Slots, //
-    },
-    srq::Srq,
-    wire::{
-        ddp::{
-            Header,
-            Stag,
-            UNTAGGED_LEN, //
-        },
-        rdmap::{
-            Control,
-            Opcode, //
-        },
-        terminate::{
-            self,
-            TermError,
-            Terminate,
-            CONTROL_LEN,
-            MAX_ULPDU, //
-        },
-    },
+use crate::cq::{
+    Cq,
+    Spare, //
 };
-use kernel::{
-    fmt,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        new_mutex,
-        new_spinlock_irq,
-        Arc,
-        Mutex,
-        SpinLockIrq, //
-    },
+use crate::device::{
+    Device,
+    Pd, //
+};
+use crate::ffi::mm::ring::{
+    Position,
+    SharedRing,
+    SharedWord, //
+};
+use crate::ffi::mm::Payer;
+use crate::ffi::rdma::attr::{
+    QpCap,
+    Qpn, //
+};
+use crate::ffi::rdma::handle::QpHandle;
+use crate::ffi::rdma::iwcm::CallId;
+use crate::ffi::rdma::udata::MmapEntry;
+use crate::ffi::rsiw::trace;
+use crate::ffi::task::{
+    is_kernel_thread,
+    Identity,
+    Thread, //
+};
+use crate::log::Author;
+use crate::mr::access::{
+    Access,
+    MrError, //
+};
+use crate::mr::window::{
+    Binder,
+    Party, //
+};
+use crate::mr::{
+    By,
+    PdId, //
+};
+use crate::proto::deframer::FPDU_FRONT;
+use crate::proto::drain::Stop;
+use crate::proto::failure::Failure;
+use crate::proto::message::{
+    Frame,
+    Message, //
+};
+use crate::proto::schedule::Actor;
+use crate::proto::state::{
+    QpEvent,
+    QpState, //
+};
+use crate::qp::sq::kernel::KernelSq;
+use crate::queue::shared::{
+    valid_from,
+    Made, //
+};
+use crate::queue::Slots;
+use crate::srq::Srq;
+use crate::wire::ddp::{
+    Header,
+    Stag,
+    UNTAGGED_LEN, //
+};
+use crate::wire::rdmap::{
+    Control,
+    Opcode, //
+};
+use crate::wire::terminate::{
+    self,
+    TermError,
+    Terminate,
+    CONTROL_LEN,
+    MAX_ULPDU, //
+};
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::sync::{
+    new_mutex,
+    new_spinlock_irq,
+    Arc,
+    Mutex,
+    SpinLockIrq, //
 };
 
 /// What never changes about a queue pair.

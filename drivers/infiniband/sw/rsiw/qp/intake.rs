@@ -5,79 +5,65 @@
 //! Context: softirq or process, with the socket's lock held.
 #![forbid(unsafe_code)]
 
-use super::{
-    memory::{
-        place,
-        place_train,
-        CachedRegion,
-        CopyToPage, //
-    },
-    shared::{
-        RemoteEnd,
-        Shared,
-        Wakes, //
-    },
+use super::memory::{
+    place,
+    place_train,
+    CachedRegion,
+    CopyToPage, //
 };
-use crate::{
-    ffi::{
-        hash::crc32c,
-        net::{
-            self,
-            SkbChunk, //
-        },
-        rsiw::{
-            params,
-            trace, //
-        },
-    },
-    mr::{
-        access::Access,
-        Mr, //
-    },
-    num::Broken,
-    proto::{
-        deframer::{
-            Budget,
-            Chunk,
-            Reach,
-            FPDU_FRONT, //
-        },
-        failure::Failure,
-        notes::QpNote,
-        reads::{
-            Inbound,
-            InboundRead, //
-        },
-        receiver::{
-            Blame,
-            Conditions,
-            Invalidation,
-            Lack,
-            Receiver,
-            Step, //
-        },
-        schedule::{
-            Actor,
-            Reason, //
-        },
-        segment::Rights,
-        setup::Params,
-        state::{
-            Arrival,
-            QpState, //
-        },
-    },
-    queue::SgList,
-    wire::{
-        fpdu::Crc,
-        terminate::TermError, //
-    },
+use super::shared::{
+    RemoteEnd,
+    Shared,
+    Wakes, //
 };
+use crate::ffi::hash::crc32c;
+use crate::ffi::net::{
+    self,
+    SkbChunk, //
+};
+use crate::ffi::rsiw::{
+    params,
+    trace, //
+};
+use crate::mr::access::Access;
+use crate::mr::Mr;
+use crate::num::Broken;
+use crate::proto::deframer::{
+    Budget,
+    Chunk,
+    Reach,
+    FPDU_FRONT, //
+};
+use crate::proto::failure::Failure;
+use crate::proto::notes::QpNote;
+use crate::proto::reads::{
+    Inbound,
+    InboundRead, //
+};
+use crate::proto::receiver::{
+    Blame,
+    Conditions,
+    Invalidation,
+    Lack,
+    Receiver,
+    Step, //
+};
+use crate::proto::schedule::{
+    Actor,
+    Reason, //
+};
+use crate::proto::segment::Rights;
+use crate::proto::setup::Params;
+use crate::proto::state::{
+    Arrival,
+    QpState, //
+};
+use crate::queue::SgList;
+use crate::wire::fpdu::Crc;
+use crate::wire::terminate::TermError;
 use core::num::Saturating;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 /// The receiving part of a connection, which belongs to whoever holds the socket's lock.
 pub(super) struct Receiving {

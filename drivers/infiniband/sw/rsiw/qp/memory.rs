@@ -20,59 +20,49 @@
 #![forbid(unsafe_code)]
 
 use super::identity::QpIdentity;
-use crate::{
-    abi::MAX_SGE,
-    ffi::{
-        mm::page::{
-            PageSlice,
-            Word, //
-        },
-        net::SkbChunk, //
-    },
-    mr::{
-        access::{
-            Access,
-            MrAccess,
-            MrError, //
-        },
-        By,
-        Mr,
-        PdId, //
-    },
-    num::{
-        Broken,
-        Length, //
-    },
-    proto::{
-        deframer::{
-            Chunk,
-            Payload,
-            Source,
-            Train, //
-        },
-        segment::Target, //
-    },
-    queue::{
-        Piece,
-        SgList, //
-    },
-    wire::{
-        atomic::{
-            AtomicRequest,
-            WORD_LEN, //
-        },
-        ddp::{
-            Stag,
-            TaggedOffset, //
-        },
-        rdmap::ReadRequest,
-        terminate::TermError, //
-    },
+use crate::abi::MAX_SGE;
+use crate::ffi::mm::page::{
+    PageSlice,
+    Word, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use crate::ffi::net::SkbChunk;
+use crate::mr::access::{
+    Access,
+    MrAccess,
+    MrError, //
 };
+use crate::mr::{
+    By,
+    Mr,
+    PdId, //
+};
+use crate::num::{
+    Broken,
+    Length, //
+};
+use crate::proto::deframer::{
+    Chunk,
+    Payload,
+    Source,
+    Train, //
+};
+use crate::proto::segment::Target;
+use crate::queue::{
+    Piece,
+    SgList, //
+};
+use crate::wire::atomic::{
+    AtomicRequest,
+    WORD_LEN, //
+};
+use crate::wire::ddp::{
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::TermError;
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 /// The right that a window needs to be the sink of a Read of ours.
 pub(super) const SINK: Access = Access::REMOTE_WRITE;

@@ -14,33 +14,27 @@
 //! Context: process.
 #![forbid(unsafe_code)]
 
-use crate::{
-    abi::own,
-    ffi::{
-        mm::ring::{
-            SharedMemory,
-            SharedWord, //
-        },
-        rdma::udata::{
-            MmapEntry,
-            Udata, //
-        },
-        rsiw::Queues,
-        task::{
-            self,
-            Serves,
-            ServingThread, //
-        },
-    },
+use crate::abi::own;
+use crate::ffi::mm::ring::{
+    SharedMemory,
+    SharedWord, //
+};
+use crate::ffi::rdma::udata::{
+    MmapEntry,
+    Udata, //
+};
+use crate::ffi::rsiw::Queues;
+use crate::ffi::task::{
+    self,
+    Serves,
+    ServingThread, //
 };
 use core::mem::size_of;
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    },
+use kernel::new_spinlock;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    SpinLock, //
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,113 +7,101 @@
 //! Context: process, under the QP's mutex. Nothing here waits for the peer.
 #![forbid(unsafe_code)]
 
-use super::{
-    direct::Direct,
-    identity::QpIdentity,
-    shared::{
-        Flags,
-        Shared, //
-    },
-    source::Source,
-    sq::{
-        Operands,
-        SqRing,
-        Work, //
-    },
-    stream::Stream, //
+use super::direct::Direct;
+use super::identity::QpIdentity;
+use super::shared::{
+    Flags,
+    Shared, //
 };
-use crate::{
-    ffi::{
-        hash::crc32c,
-        mm::page::PageSlice,
-        net::{
-            self,
-            Mark,
-            TcpSocket,
-            TcpState,
-            TxBatch, //
-        },
-    },
-    mr::{
-        By,
-        FastError, //
-    },
-    num::Broken,
-    proto::{
-        counters::Tally,
-        drain::{
-            Stop,
-            Waker, //
-        },
-        failure::{
-            Failure,
-            Fault, //
-        },
-        fin::{
-            self,
-            Movement,
-            Step,
-            FIN_WAIT_MS, //
-        },
-        frame::Writer,
-        message::Frame,
-        reads::{
-            Inbound,
-            InboundReads,
-            OutboundRead, //
-        },
-        request::{
-            Local,
-            Sink, //
-        },
-        sender::{
-            Env,
-            NotDone,
-            OpenError,
-            PayloadError,
-            Peeked,
-            Sender,
-            SourceOf,
-            Traced, //
-        },
-        sends::{
-            Record,
-            Sends,
-            Token, //
-        },
-        setup::Params,
-        state::QpState,
-        transport::{
-            Capacity,
-            NoMemory,
-            Piece,
-            Refused,
-            SendFlags,
-            Transport, //
-        },
-        tuning::TX_BATCH,
-    },
-    wire::{
-        atomic::{
-            AtomicOperation,
-            AtomicRequest, //
-        },
-        ddp::{
-            Stag,
-            TaggedOffset, //
-        },
-        fpdu::{
-            Crc,
-            MAX_FPDU, //
-        },
-        terminate::TermError, //
-    },
+use super::source::Source;
+use super::sq::{
+    Operands,
+    SqRing,
+    Work, //
 };
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*,
-    sync::Arc, //
+use super::stream::Stream;
+use crate::ffi::hash::crc32c;
+use crate::ffi::mm::page::PageSlice;
+use crate::ffi::net::{
+    self,
+    Mark,
+    TcpSocket,
+    TcpState,
+    TxBatch, //
 };
+use crate::mr::{
+    By,
+    FastError, //
+};
+use crate::num::Broken;
+use crate::proto::counters::Tally;
+use crate::proto::drain::{
+    Stop,
+    Waker, //
+};
+use crate::proto::failure::{
+    Failure,
+    Fault, //
+};
+use crate::proto::fin::{
+    self,
+    Movement,
+    Step,
+    FIN_WAIT_MS, //
+};
+use crate::proto::frame::Writer;
+use crate::proto::message::Frame;
+use crate::proto::reads::{
+    Inbound,
+    InboundReads,
+    OutboundRead, //
+};
+use crate::proto::request::{
+    Local,
+    Sink, //
+};
+use crate::proto::sender::{
+    Env,
+    NotDone,
+    OpenError,
+    PayloadError,
+    Peeked,
+    Sender,
+    SourceOf,
+    Traced, //
+};
+use crate::proto::sends::{
+    Record,
+    Sends,
+    Token, //
+};
+use crate::proto::setup::Params;
+use crate::proto::state::QpState;
+use crate::proto::transport::{
+    Capacity,
+    NoMemory,
+    Piece,
+    Refused,
+    SendFlags,
+    Transport, //
+};
+use crate::proto::tuning::TX_BATCH;
+use crate::wire::atomic::{
+    AtomicOperation,
+    AtomicRequest, //
+};
+use crate::wire::ddp::{
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::fpdu::{
+    Crc,
+    MAX_FPDU, //
+};
+use crate::wire::terminate::TermError;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 /// The sending side of a connection.
 pub(super) struct Sending {

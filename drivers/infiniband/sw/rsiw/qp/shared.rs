@@ -22,89 +22,79 @@
 mod published;
 
 use self::published::Published;
-use super::{
-    identity::{
-        Consumer,
-        QpIdentity, //
-    },
-    sq::Sq, //
+use super::identity::{
+    Consumer,
+    QpIdentity, //
 };
-use crate::{
-    counts::CountsOf,
-    ffi::{
-        rdma::attr::{
-            AccessFlags,
-            IbQpState,
-            QpModify,
-            QpPath, //
-        },
-        sync::Watched, //
-    },
-    limits::MAX_READS,
-    mr::access::Access,
-    notes::{
-        Noticeboard,
-        Slot, //
-    },
-    proto::{
-        by_number::{
-            answer_ms,
-            receive_ms,
-            Hello,
-            Pair, //
-        },
-        connection::StreamEnd,
-        drain::{
-            Marked,
-            Waker, //
-        },
-        failure::{
-            Cause,
-            Failure,
-            Fault, //
-        },
-        notes::{
-            Notes,
-            QpNote, //
-        },
-        reads::{
-            Inbound,
-            InboundReads, //
-        },
-        schedule::{
-            self,
-            Actor,
-            Reason, //
-        },
-        sends::Status,
-        state::{
-            Post,
-            QpState, //
-        },
-    },
-    queue::rq::Rq,
-    wire::ddp::Msn, //
+use super::sq::Sq;
+use crate::counts::CountsOf;
+use crate::ffi::rdma::attr::{
+    AccessFlags,
+    IbQpState,
+    QpModify,
+    QpPath, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            AtomicFlag,
-            Relaxed,
-            Release, //
-        },
-        barrier::{
-            smp_mb,
-            Full, //
-        },
-        new_spinlock,
-        new_spinlock_irq,
-        Arc,
-        SpinLock,
-        SpinLockIrq, //
-    },
+use crate::ffi::sync::Watched;
+use crate::limits::MAX_READS;
+use crate::mr::access::Access;
+use crate::notes::{
+    Noticeboard,
+    Slot, //
+};
+use crate::proto::by_number::{
+    answer_ms,
+    receive_ms,
+    Hello,
+    Pair, //
+};
+use crate::proto::connection::StreamEnd;
+use crate::proto::drain::{
+    Marked,
+    Waker, //
+};
+use crate::proto::failure::{
+    Cause,
+    Failure,
+    Fault, //
+};
+use crate::proto::notes::{
+    Notes,
+    QpNote, //
+};
+use crate::proto::reads::{
+    Inbound,
+    InboundReads, //
+};
+use crate::proto::schedule::{
+    self,
+    Actor,
+    Reason, //
+};
+use crate::proto::sends::Status;
+use crate::proto::state::{
+    Post,
+    QpState, //
+};
+use crate::queue::rq::Rq;
+use crate::wire::ddp::Msn;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    AtomicFlag,
+    Relaxed,
+    Release, //
+};
+use kernel::sync::barrier::{
+    smp_mb,
+    Full, //
+};
+use kernel::sync::{
+    new_spinlock,
+    new_spinlock_irq,
+    Arc,
+    SpinLock,
+    SpinLockIrq, //
 };
 
 /// What the peer's Terminate says.

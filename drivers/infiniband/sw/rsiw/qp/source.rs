@@ -5,44 +5,34 @@
 //! Context: process, under the QP's mutex.
 #![forbid(unsafe_code)]
 
-use super::{
-    identity::QpIdentity,
-    memory::{
-        remote,
-        CachedRegion,
-        Purpose, //
-    },
-    sq::Operands, //
+use super::identity::QpIdentity;
+use super::memory::{
+    remote,
+    CachedRegion,
+    Purpose, //
 };
-use crate::{
-    ffi::mm::page::PageSlice,
-    mr::access::{
-        MrError,
-        Slices, //
-    },
-    num::Length,
-    proto::{
-        frame::Writer,
-        sender::{
-            OpenError,
-            PayloadError,
-            SourceOf, //
-        },
-        transport::{
-            Piece,
-            Transport, //
-        },
-    },
-    queue::SgList,
-    wire::{
-        ddp::Stag,
-        rdmap::ReadRequest, //
-    },
+use super::sq::Operands;
+use crate::ffi::mm::page::PageSlice;
+use crate::mr::access::{
+    MrError,
+    Slices, //
 };
-use kernel::{
-    num::casts::u32_as_usize,
-    prelude::*, //
+use crate::num::Length;
+use crate::proto::frame::Writer;
+use crate::proto::sender::{
+    OpenError,
+    PayloadError,
+    SourceOf, //
 };
+use crate::proto::transport::{
+    Piece,
+    Transport, //
+};
+use crate::queue::SgList;
+use crate::wire::ddp::Stag;
+use crate::wire::rdmap::ReadRequest;
+use kernel::num::casts::u32_as_usize;
+use kernel::prelude::*;
 
 pub(super) struct Source {
     /// The elements or octets of the request that was peeked at last.

@@ -16,50 +16,40 @@ pub(super) mod kernel;
 
 use self::kernel::KernelSq;
 pub(super) use crate::abi::Operands;
-use crate::{
-    abi::{
-        wqe,
-        Front,
-        Layout, //
-    },
-    ffi::mm::ring::{
-        Entry,
-        Place,
-        Position,
-        SharedRing, //
-    },
-    proto::{
-        failure::Fault,
-        reads::OutboundRead,
-        request::{
-            BadRequest,
-            Operation,
-            OperationType,
-            Request, //
-        },
-        sends::{
-            Record,
-            Sends, //
-        },
-    },
-    queue::{
-        shared::Moving,
-        SgList, //
-    },
-    wire::atomic::WORD_LEN, //
+use crate::abi::{
+    wqe,
+    Front,
+    Layout, //
 };
-use ::kernel::{
-    alloc::Flags,
-    num::casts::u32_as_usize,
-    prelude::*,
-    sync::{
-        barrier::{
-            smp_mb,
-            Full, //
-        },
-        Arc, //
-    },
+use crate::ffi::mm::ring::{
+    Entry,
+    Place,
+    Position,
+    SharedRing, //
 };
+use crate::proto::failure::Fault;
+use crate::proto::reads::OutboundRead;
+use crate::proto::request::{
+    BadRequest,
+    Operation,
+    OperationType,
+    Request, //
+};
+use crate::proto::sends::{
+    Record,
+    Sends, //
+};
+use crate::queue::shared::Moving;
+use crate::queue::SgList;
+use crate::wire::atomic::WORD_LEN;
+use ::kernel::alloc::Flags;
+use ::kernel::num::casts::u32_as_usize;
+use ::kernel::prelude::*;
+use ::kernel::sync::barrier::{
+    smp_mb,
+    Full, //
+};
+use ::kernel::sync::Arc;
 
 /// A validated send request.
 pub(super) type Wqe = Request<Work>;

@@ -9,83 +9,73 @@
 
 mod by_number;
 
+use super::direct::Prepared;
+use super::sending::{
+    Sending,
+    CLOSE_TIMEOUT_MS, //
+};
+use super::shared::{
+    Manager,
+    RemoteEnd,
+    Shared,
+    Terms, //
+};
+use super::stream::Stream;
 use super::{
-    direct::Prepared,
-    sending::{
-        Sending,
-        CLOSE_TIMEOUT_MS, //
-    },
-    shared::{
-        Manager,
-        RemoteEnd,
-        Shared,
-        Terms, //
-    },
-    stream::Stream,
     Conn,
     Inner,
     Qp, //
 };
-use crate::{
-    ffi::{
-        net::{
-            Callbacks,
-            TcpSocket, //
-        },
-        rdma::attr::{
-            AccessFlags,
-            AsyncEvent,
-            IbQpState,
-            QpModify, //
-        },
-        rsiw::params,
-        task::Process,
-        time::hrtimer::ShortTimer, //
-    },
-    limits::MAX_READS,
-    proto::{
-        connection::StreamEnd,
-        counters::Counter,
-        drain::Relook,
-        failure::{
-            Cause,
-            Failure,
-            Fault, //
-        },
-        notes::QpNote,
-        reads::{
-            Inbound,
-            InboundReads,
-            OutboundRead,
-            OutboundReads, //
-        },
-        receiver::Recv,
-        schedule::Actor,
-        setup::Params,
-        state::{
-            self,
-            remote_class,
-            Async,
-            Effects,
-            Post,
-            QpEvent,
-            QpState,
-            Tcp, //
-        },
-    },
-    wire::terminate::{
-        Quote,
-        TermError, //
-    },
+use crate::ffi::net::{
+    Callbacks,
+    TcpSocket, //
 };
-use kernel::{
-    pr_warn_once,
-    prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+use crate::ffi::rdma::attr::{
+    AccessFlags,
+    AsyncEvent,
+    IbQpState,
+    QpModify, //
 };
+use crate::ffi::rsiw::params;
+use crate::ffi::task::Process;
+use crate::ffi::time::hrtimer::ShortTimer;
+use crate::limits::MAX_READS;
+use crate::proto::connection::StreamEnd;
+use crate::proto::counters::Counter;
+use crate::proto::drain::Relook;
+use crate::proto::failure::{
+    Cause,
+    Failure,
+    Fault, //
+};
+use crate::proto::notes::QpNote;
+use crate::proto::reads::{
+    Inbound,
+    InboundReads,
+    OutboundRead,
+    OutboundReads, //
+};
+use crate::proto::receiver::Recv;
+use crate::proto::schedule::Actor;
+use crate::proto::setup::Params;
+use crate::proto::state::{
+    self,
+    remote_class,
+    Async,
+    Effects,
+    Post,
+    QpEvent,
+    QpState,
+    Tcp, //
+};
+use crate::wire::terminate::{
+    Quote,
+    TermError, //
+};
+use kernel::pr_warn_once;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
 
 /// Rights of the peer unless the consumer sets others.
 const DEFAULT_RIGHTS: AccessFlags = AccessFlags::REMOTE_WRITE.union(AccessFlags::REMOTE_READ);

@@ -10,69 +10,55 @@
 mod steering;
 
 use self::steering::Steering;
-use super::{
-    intake::{
-        Intake,
-        Receiving, //
-    },
-    shared::{
-        Shared,
-        Wakes, //
-    },
+use super::intake::{
+    Intake,
+    Receiving, //
 };
-use crate::{
-    ffi::{
-        net::{
-            tls::Notice,
-            LockedBySock,
-            LockedSock,
-            StreamEvent,
-            StreamHandler,
-            TcpSocket,
-            TcpState, //
-        },
-        time::{
-            Expires,
-            Timer, //
-        },
-    },
-    mr::Mr,
-    proto::{
-        counters::Counter,
-        deframer::Budget,
-        drain::{
-            Marked,
-            Waker, //
-        },
-        failure::Failure,
-        notes::QpNote,
-        receiver::Lack,
-        setup::Params, //
-    },
-    wire::{
-        fpdu::MAX_FPDU,
-        terminate::TermError, //
-    },
+use super::shared::{
+    Shared,
+    Wakes, //
 };
-use kernel::{
-    alloc::{
-        flags::__GFP_NOWARN,
-        AllocError, //
-    },
-    fmt,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            AtomicFlag,
-            Relaxed,
-            Release, //
-        },
-        new_spinlock_irq,
-        Arc,
-        ArcBorrow,
-        SpinLockIrq, //
-    },
+use crate::ffi::net::tls::Notice;
+use crate::ffi::net::{
+    LockedBySock,
+    LockedSock,
+    StreamEvent,
+    StreamHandler,
+    TcpSocket,
+    TcpState, //
+};
+use crate::ffi::time::{
+    Expires,
+    Timer, //
+};
+use crate::mr::Mr;
+use crate::proto::counters::Counter;
+use crate::proto::deframer::Budget;
+use crate::proto::drain::{
+    Marked,
+    Waker, //
+};
+use crate::proto::failure::Failure;
+use crate::proto::notes::QpNote;
+use crate::proto::receiver::Lack;
+use crate::proto::setup::Params;
+use crate::wire::fpdu::MAX_FPDU;
+use crate::wire::terminate::TermError;
+use kernel::alloc::flags::__GFP_NOWARN;
+use kernel::alloc::AllocError;
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    AtomicFlag,
+    Relaxed,
+    Release, //
+};
+use kernel::sync::{
+    new_spinlock_irq,
+    Arc,
+    ArcBorrow,
+    SpinLockIrq, //
 };
 
 /// How often memory for a buffer is asked for again before the stream ends, and the milliseconds

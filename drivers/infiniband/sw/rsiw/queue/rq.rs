@@ -5,34 +5,28 @@
 //! Context: any, under the lock of the QP's receive queue or the shared one.
 #![forbid(unsafe_code)]
 
+use super::shared::Moving;
 use super::{
     copy_elements,
-    shared::Moving,
     Posted,
     SgList,
     Slots, //
 };
-use crate::{
-    abi::{
-        wqe,
-        Layout,
-        RqeFront,
-        RECV_ELEMENTS, //
-    },
-    ffi::{
-        mm::ring::{
-            Position,
-            SharedRing,
-            SharedWord, //
-        },
-        rdma::wr::RecvChain, //
-    },
-    proto::receiver::Recv, //
+use crate::abi::{
+    wqe,
+    Layout,
+    RqeFront,
+    RECV_ELEMENTS, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
+use crate::ffi::mm::ring::{
+    Position,
+    SharedRing,
+    SharedWord, //
 };
+use crate::ffi::rdma::wr::RecvChain;
+use crate::proto::receiver::Recv;
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 /// A receive whose list of elements makes no sense.
 pub(crate) struct BadRecv {

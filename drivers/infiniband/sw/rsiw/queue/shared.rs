@@ -10,40 +10,30 @@
 //! Context: process, without a spin lock, if a method does not say otherwise.
 #![forbid(unsafe_code)]
 
-use crate::{
-    abi::{
-        own::{
-            ResizeStep,
-            RqCtrl, //
-        },
-        wqe, //
-    },
-    ffi::{
-        mm::ring::{
-            EntryLen,
-            Position,
-            SharedMemory,
-            SharedRing,
-            SharedWord, //
-        },
-        module::Loaded,
-        rdma::udata::{
-            MmapEntry,
-            Udata, //
-        },
-    },
+use crate::abi::own::{
+    ResizeStep,
+    RqCtrl, //
 };
-use core::{
-    mem::size_of,
-    ops::DerefMut, //
+use crate::abi::wqe;
+use crate::ffi::mm::ring::{
+    EntryLen,
+    Position,
+    SharedMemory,
+    SharedRing,
+    SharedWord, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        new_mutex,
-        Arc,
-        Mutex, //
-    },
+use crate::ffi::module::Loaded;
+use crate::ffi::rdma::udata::{
+    MmapEntry,
+    Udata, //
+};
+use core::mem::size_of;
+use core::ops::DerefMut;
+use kernel::prelude::*;
+use kernel::sync::{
+    new_mutex,
+    Arc,
+    Mutex, //
 };
 
 /// How many entries at most are forgotten at a time with interrupts off.

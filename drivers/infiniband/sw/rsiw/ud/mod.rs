@@ -17,97 +17,88 @@ pub(crate) mod ports;
 mod rq;
 mod sq;
 
-use self::{
-    ports::UdPorts,
-    rq::UdRq,
-    sq::UdSq, //
+use self::ports::UdPorts;
+use self::rq::UdRq;
+use self::sq::UdSq;
+use crate::abi::own::{
+    self,
+    Features, //
 };
-use crate::{
-    abi::{
-        own::{
-            self,
-            Features, //
-        },
-        CreateQpResp,
-        Rings, //
-    },
-    cq::{
-        Completion,
-        Cq,
-        Overflow, //
-    },
-    device::Pd,
-    ffi::rdma::{
-        attr::{
-            AccessFlags,
-            AsyncEvent,
-            IbQpState,
-            QpCap,
-            QpModify,
-            QpPath,
-            QpQuery,
-            Qpn, //
-        },
-        handle::QpHandle,
-        udata::{
-            MmapEntry,
-            Udata, //
-        },
-    },
-    limits::{
-        Quota,
-        MAX_WR, //
-    },
-    log::Author,
-    proto::{
-        counters::Counter,
-        datagram::{
-            UdAttrs,
-            UdState, //
-        },
-        drain::Drained,
-        failure::{
-            Cause,
-            Fault, //
-        },
-        receiver::Extra,
-        request::OperationType,
-        sends::Status, //
-    },
-    qp::Table,
-    queue::{
-        rq::{
-            Rq,
-            UserRq, //
-        },
-        shared::{
-            new_recv_ring,
-            new_ring, //
-        },
-    },
-    srq::Srq, //
+use crate::abi::{
+    CreateQpResp,
+    Rings, //
 };
+use crate::cq::{
+    Completion,
+    Cq,
+    Overflow, //
+};
+use crate::device::Pd;
+use crate::ffi::rdma::attr::{
+    AccessFlags,
+    AsyncEvent,
+    IbQpState,
+    QpCap,
+    QpModify,
+    QpPath,
+    QpQuery,
+    Qpn, //
+};
+use crate::ffi::rdma::handle::QpHandle;
+use crate::ffi::rdma::udata::{
+    MmapEntry,
+    Udata, //
+};
+use crate::limits::{
+    Quota,
+    MAX_WR, //
+};
+use crate::log::Author;
+use crate::proto::counters::Counter;
+use crate::proto::datagram::{
+    UdAttrs,
+    UdState, //
+};
+use crate::proto::drain::Drained;
+use crate::proto::failure::{
+    Cause,
+    Fault, //
+};
+use crate::proto::receiver::Extra;
+use crate::proto::request::OperationType;
+use crate::proto::sends::Status;
+use crate::qp::Table;
+use crate::queue::rq::{
+    Rq,
+    UserRq, //
+};
+use crate::queue::shared::{
+    new_recv_ring,
+    new_ring, //
+};
+use crate::srq::Srq;
 use core::ops::RangeInclusive;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Relaxed,
+    Release, //
+};
+use kernel::sync::{
+    new_mutex,
+    new_spinlock_irq,
+    Arc,
+    Mutex,
+    SpinLockIrq, //
+};
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
+};
 use kernel::{
-    impl_has_work, new_work,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Relaxed,
-            Release, //
-        },
-        new_mutex,
-        new_spinlock_irq,
-        Arc,
-        Mutex,
-        SpinLockIrq, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    impl_has_work,
+    new_work, //
 };
 
 /// Numbers of these queue pairs: the upper half. Those with a stream have the lower one.

@@ -9,50 +9,43 @@
 #![forbid(unsafe_code)]
 
 use super::UdQpTable;
-use crate::{
-    device::Device,
-    ffi::{
-        hash::crc32,
-        net::{
-            netdev::NetDevice,
-            udp::{
-                Arrivals,
-                DatagramHandler,
-                UdpSocket, //
-            },
-        },
-        rdma::attr::Qpn,
-        rsiw::params, //
-    },
-    log::Author,
-    proto::{
-        by_number::{
-            Gid,
-            GidTable,
-            MAX_GIDS,
-            NO_GID, //
-        },
-        counters::Counter,
-        datagram::{
-            Datagram,
-            Discard, //
-        },
-    },
+use crate::device::Device;
+use crate::ffi::hash::crc32;
+use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::net::udp::{
+    Arrivals,
+    DatagramHandler,
+    UdpSocket, //
+};
+use crate::ffi::rdma::attr::Qpn;
+use crate::ffi::rsiw::params;
+use crate::log::Author;
+use crate::proto::by_number::{
+    Gid,
+    GidTable,
+    MAX_GIDS,
+    NO_GID, //
+};
+use crate::proto::counters::Counter;
+use crate::proto::datagram::{
+    Datagram,
+    Discard, //
 };
 use core::num::Saturating;
+use kernel::prelude::*;
+use kernel::sync::{
+    new_mutex,
+    Arc,
+    ArcBorrow,
+    Mutex, //
+};
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
+};
 use kernel::{
-    impl_has_work, new_work,
-    prelude::*,
-    sync::{
-        new_mutex,
-        Arc,
-        ArcBorrow,
-        Mutex, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    impl_has_work,
+    new_work, //
 };
 
 /// How many datagrams are taken in at a time; a work item takes the others.

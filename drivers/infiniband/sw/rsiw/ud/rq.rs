@@ -9,52 +9,40 @@
 #![forbid(unsafe_code)]
 
 use super::UdQp;
-use crate::{
-    cq::Overflow,
-    mr::{
-        access::Access,
-        PdId, //
-    },
-    proto::{
-        datagram::{
-            Datagram,
-            Discard,
-            UdState, //
-        },
-        drain::{
-            drain,
-            Drained, //
-        },
-        failure::Fault,
-        receiver::{
-            Extra,
-            Recv, //
-        },
-        request::OperationType,
-        sends::Status, //
-    },
-    queue::{
-        rq::{
-            BadRecv,
-            Rq, //
-        },
-        SgList, //
-    },
-    srq::Srq,
-    wire::ddp::Stag, //
+use crate::cq::Overflow;
+use crate::mr::access::Access;
+use crate::mr::PdId;
+use crate::proto::datagram::{
+    Datagram,
+    Discard,
+    UdState, //
 };
+use crate::proto::drain::{
+    drain,
+    Drained, //
+};
+use crate::proto::failure::Fault;
+use crate::proto::receiver::{
+    Extra,
+    Recv, //
+};
+use crate::proto::request::OperationType;
+use crate::proto::sends::Status;
+use crate::queue::rq::{
+    BadRecv,
+    Rq, //
+};
+use crate::queue::SgList;
+use crate::srq::Srq;
+use crate::wire::ddp::Stag;
 use core::num::Saturating;
-use kernel::{
-    num::casts::u32_as_usize,
-    prelude::*,
-    sync::{
-        barrier::{
-            smp_mb,
-            Full, //
-        },
-        Arc, //
-    },
+use kernel::num::casts::u32_as_usize;
+use kernel::prelude::*;
+use kernel::sync::barrier::{
+    smp_mb,
+    Full, //
 };
+use kernel::sync::Arc;
 
 /// How many receives are dropped or flushed before others have the lock, which keeps interrupts off.
 const AT_A_TIME: usize = 64;

@@ -8,67 +8,49 @@
 #![forbid(unsafe_code)]
 
 use super::UdQp;
-use crate::{
-    abi::{
-        own::DatagramRequest,
-        wqe,
-        Front,
-        Layout,
-        Rings, //
-    },
-    cq::Overflow,
-    device::Pd,
-    ffi::{
-        hash::crc32,
-        mm::ring::{
-            Position,
-            SharedRing, //
-        },
-        rdma::attr,
-    },
-    mr::access::Access,
-    proto::{
-        counters::Counter,
-        datagram::{
-            longest_message,
-            qkey,
-            seal,
-            UdState,
-            LONGEST_MESSAGE,
-            MOST_HEADERS,
-            ROOM_BEHIND,
-            ROOM_IN_FRONT, //
-        },
-        drain::{
-            drain,
-            Drained, //
-        },
-        failure::Fault,
-        receiver::Extra,
-        request::OperationType,
-        sends::Status, //
-    },
-    queue::SgList,
-    wire::{
-        ddp::Stag,
-        roce::Headers, //
-    },
+use crate::abi::own::DatagramRequest;
+use crate::abi::{
+    wqe,
+    Front,
+    Layout,
+    Rings, //
 };
+use crate::cq::Overflow;
+use crate::device::Pd;
+use crate::ffi::hash::crc32;
+use crate::ffi::mm::ring::{
+    Position,
+    SharedRing, //
+};
+use crate::ffi::rdma::attr;
+use crate::mr::access::Access;
+use crate::proto::counters::Counter;
+use crate::proto::datagram::{
+    self,
+    UdState, //
+};
+use crate::proto::drain::{
+    drain,
+    Drained, //
+};
+use crate::proto::failure::Fault;
+use crate::proto::receiver::Extra;
+use crate::proto::request::OperationType;
+use crate::proto::sends::Status;
+use crate::queue::SgList;
+use crate::wire::ddp::Stag;
+use crate::wire::roce::Headers;
 use core::num::Wrapping;
-use kernel::{
-    num::casts::u32_as_usize,
-    prelude::*,
-    sync::{
-        barrier::{
-            smp_mb,
-            Full, //
-        },
-        Arc, //
-    },
+use kernel::num::casts::u32_as_usize;
+use kernel::prelude::*;
+use kernel::sync::barrier::{
+    smp_mb,
+    Full, //
 };
+use kernel::sync::Arc;
 
 // What programs are told of the port is what they can send.
-const _: () = assert!(MOST_HEADERS == attr::MOST_HEADERS);
+const _: () = assert!(datagram::MOST_HEADERS == attr::MOST_HEADERS);
 
 /// What is needed to send.
 pub(super) struct UdSq {
@@ -95,8 +77,8 @@ struct UdWqe {
 impl UdSq {
     pub(super) fn new(ring: SharedRing, max_sge: u32) -> Result<Self> {
         let layout = Rings::Own.layout();
-        let len = u32_as_usize(LONGEST_MESSAGE)
-            .checked_add(ROOM_IN_FRONT + ROOM_BEHIND)
+        let len = u32_as_usize(datagram::LONGEST_MESSAGE)
+            .checked_add(datagram::ROOM_IN_FRONT + datagram::ROOM_BEHIND)
             .ok_or(EINVAL)?;
         Ok(Self {
             ring,
@@ -150,7 +132,10 @@ impl UdSq {
     /// at most.
     fn fetch(&mut self, pd: &Pd, front: &Front, flags: u16, most: u32) -> Result<u32, Fault> {
         let entry = self.ring.entry(self.get);
-        let mut rest = self.room.get_mut(ROOM_IN_FRONT..).unwrap_or(&mut []);
+        let mut rest = self
+            .room
+            .get_mut(datagram::ROOM_IN_FRONT..)
+            .unwrap_or(&mut []);
         if flags & wqe::INLINE != 0 {
             let len = front.inline_length(entry, self.layout);
             let len = len.filter(|len| *len <= self.layout.max_inline.min(most));
@@ -247,7 +232,7 @@ impl UdQp {
             immediate,
         } = front.datagram().ok_or(Fault::LocalOperation)?;
         let dev = &self.ports.dev;
-        let most = longest_message(dev.netdev().map_or(0, |netdev| netdev.mtu()));
+        let most = datagram::longest_message(dev.netdev().map_or(0, |netdev| netdev.mtu()));
         let len = sending.fetch(&self.pd, front, flags, most)?;
         let Wrapping(psn) = sending.psn;
         sending.psn += 1;
@@ -262,14 +247,14 @@ impl UdQp {
             pad: 0,
             dest_qpn: dest.qpn,
             psn,
-            qkey: qkey(dest.qkey, own_qkey),
+            qkey: datagram::qkey(dest.qkey, own_qkey),
             src_qpn: self.num().0,
             immediate,
         };
         let gids = (&port.gid(), &dest.dgid);
         let number = port.number();
         let message_len = u32_as_usize(len);
-        let packet = seal(&mut sending.room, message_len, headers, gids, number, crc32);
+        let packet = datagram::seal(&mut sending.room, message_len, headers, gids, number, crc32);
         let packet = packet.ok_or(Fault::LocalOperation)?;
         let sent = port.send(dest.dgid, packet, path.traffic_class, path.hop_limit);
         dev.count(Some(match sent {

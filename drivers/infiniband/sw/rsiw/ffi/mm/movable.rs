@@ -7,18 +7,14 @@
 //! Context: any; dropping what was replaced sleeps.
 
 use super::ring::SharedWord;
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        rcu, //
-    },
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Full,
+    Relaxed, //
 };
+use kernel::sync::rcu;
 
 /// A [`SharedWord`] that is read without a lock, and can be replaced meanwhile.
 ///

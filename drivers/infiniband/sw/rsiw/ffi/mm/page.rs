@@ -18,20 +18,16 @@ use crate::ffi::raw::{
     h, //
 };
 use crate::num::Length;
-use core::{
-    marker::PhantomData,
-    num::Saturating,
-    ptr::NonNull, //
-};
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*,
-    sync::atomic::{
-        atomic_load,
-        cmpxchg,
-        Full,
-        Relaxed, //
-    },
+use core::marker::PhantomData;
+use core::num::Saturating;
+use core::ptr::NonNull;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    atomic_load,
+    cmpxchg,
+    Full,
+    Relaxed, //
 };
 
 /// A physically contiguous piece of memory, possibly of several pages.

@@ -11,42 +11,34 @@
 //! memory sleep; [`SharedMemory`] may also be dropped in softirq, but not with interrupts disabled
 //! or under a spinlock (`vfree`).
 
-use crate::ffi::{
-    module::Loaded,
-    raw::h, //
-};
+use crate::ffi::module::Loaded;
+use crate::ffi::raw::h;
 use crate::num::Length;
-use core::{
-    marker::PhantomData,
-    mem::{
-        align_of,
-        size_of,
-        size_of_val,
-        MaybeUninit, //
-    },
-    ops::{
-        Add,
-        Sub, //
-    },
-    ptr::NonNull, //
+use core::marker::PhantomData;
+use core::mem::{
+    align_of,
+    size_of,
+    size_of_val,
+    MaybeUninit, //
 };
-use kernel::{
-    page::{
-        page_align,
-        PAGE_SIZE, //
-    },
-    prelude::*,
-    sync::{
-        atomic::{
-            atomic_load,
-            atomic_store,
-            Acquire,
-            Relaxed,
-            Release, //
-        },
-        Arc, //
-    },
+use core::ops::{
+    Add,
+    Sub, //
 };
+use core::ptr::NonNull;
+use kernel::page::{
+    page_align,
+    PAGE_SIZE, //
+};
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    atomic_load,
+    atomic_store,
+    Acquire,
+    Relaxed,
+    Release, //
+};
+use kernel::sync::Arc;
 
 /// The unit of copying.
 const WORD: usize = size_of::<u64>();

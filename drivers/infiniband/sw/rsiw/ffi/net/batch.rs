@@ -7,39 +7,31 @@
 //!
 //! Context: process.
 
-use crate::{
-    ffi::{
-        mm::page::PageSlice,
-        raw::{
-            b,
-            h, //
-        },
-    },
-    num::{
-        Broken,
-        Length, //
-    },
+use crate::ffi::mm::page::PageSlice;
+use crate::ffi::raw::{
+    b,
+    h, //
 };
-use core::{
-    num::{
-        Saturating,
-        Wrapping, //
-    },
-    ptr::NonNull, //
+use crate::num::{
+    Broken,
+    Length, //
 };
-use kernel::{
-    alloc::Flags,
-    new_spinlock,
-    num::casts::{
-        FromSafeCast,
-        IntoSafeCast, //
-    },
-    page::PAGE_SIZE,
-    prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    },
+use core::num::{
+    Saturating,
+    Wrapping, //
+};
+use core::ptr::NonNull;
+use kernel::alloc::Flags;
+use kernel::new_spinlock;
+use kernel::num::casts::{
+    FromSafeCast,
+    IntoSafeCast, //
+};
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    SpinLock, //
 };
 
 /// Octets to be sent, in order, each copied once: what TCP sends, and may have to send again, is

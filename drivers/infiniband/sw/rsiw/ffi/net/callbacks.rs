@@ -17,32 +17,24 @@
 //! Context: process, and no call waits for a peer. Callbacks run with bottom halves off: in
 //! softirq, or in process context from the backlog.
 
-use super::{
-    lock::LockedSock,
-    socket::{
-        Claim,
-        TcpSocket,
-        TcpState, //
-    },
+use super::lock::LockedSock;
+use super::socket::{
+    Claim,
+    TcpSocket,
+    TcpState, //
 };
-use crate::ffi::{
-    mm::Payer,
-    raw::{
-        b,
-        h, //
-    },
+use crate::ffi::mm::Payer;
+use crate::ffi::raw::{
+    b,
+    h, //
 };
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
-use kernel::{
-    error::to_result,
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use kernel::error::to_result;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
 };
 
 /// What happened to a connection.

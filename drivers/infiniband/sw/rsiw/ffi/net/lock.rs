@@ -10,33 +10,25 @@
 //! Context: process, with bottom halves off while a socket is held; or softirq and backlog inside
 //! the callbacks of a socket. What a socket with TLS has received is read in process context only.
 
-use super::{
-    batch::TxBatch,
-    skb::SkbChunk,
-    socket::{
-        count,
-        error_of,
-        send_with,
-        SendFlags,
-        TcpSocket,
-        TcpState, //
-    },
+use super::batch::TxBatch;
+use super::skb::SkbChunk;
+use super::socket::{
+    self,
+    SendFlags,
+    TcpSocket,
+    TcpState, //
 };
 use crate::ffi::raw::{
     b,
     h, //
 };
-use core::{
-    cell::UnsafeCell,
-    marker::PhantomData,
-    num::Saturating,
-    ptr::NonNull, //
-};
-use kernel::{
-    error::to_result,
-    prelude::*,
-    types::NotThreadSafe, //
-};
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::num::Saturating;
+use core::ptr::NonNull;
+use kernel::error::to_result;
+use kernel::prelude::*;
+use kernel::types::NotThreadSafe;
 
 /// A socket that is held: its spin lock is taken, and no process has it. Dropping this lets go of
 /// it. Nothing may sleep meanwhile.
@@ -102,11 +94,15 @@ impl TcpSocket {
         flags: SendFlags,
     ) -> Result<usize> {
         // What the batch does with its chunks comes after the lock.
-        send_with(batch, flags, |bvecs, len, raw| {
+        socket::send_with(batch, flags, |bvecs, len, raw| {
             let Some(held) = self.hold(|| {}) else {
                 return EBUSY.to_errno();
             };
-            let (sk, list, nr) = (held.sock.sk().as_ptr(), bvecs.as_ptr(), count(bvecs));
+            let (sk, list, nr) = (
+                held.sock.sk().as_ptr(),
+                bvecs.as_ptr(),
+                socket::count(bvecs),
+            );
             // SAFETY: by the invariant of `held` the spin lock is held and no process has the
             // socket; the list is as `send_with` says.
             unsafe { h::tcp_send_bvec_held(sk, list, nr, len, raw, flags.cut) }
@@ -222,7 +218,7 @@ impl<'a> LockedSock<'a> {
     /// Returns the error that ended the connection, if one did.
     pub(crate) fn error(&self) -> Option<Error> {
         // SAFETY: `sk` is live by the type invariants.
-        error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
+        socket::error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
     }
 
     /// Has TCP acknowledge at once what is read next, instead of together with an answer.

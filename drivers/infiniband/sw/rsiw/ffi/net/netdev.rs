@@ -10,26 +10,22 @@ use crate::ffi::raw::{
     b,
     h, //
 };
-use core::{
-    marker::PhantomData,
-    net::{
-        IpAddr,
-        Ipv4Addr,
-        Ipv6Addr,
-        SocketAddr,
-        SocketAddrV4,
-        SocketAddrV6, //
-    },
-    pin::Pin,
-    ptr::NonNull, //
+use core::marker::PhantomData;
+use core::net::{
+    IpAddr,
+    Ipv4Addr,
+    Ipv6Addr,
+    SocketAddr,
+    SocketAddrV4,
+    SocketAddrV6, //
 };
-use kernel::{
-    error::to_result,
-    fmt,
-    prelude::*,
-    sync::aref::AlwaysRefCounted,
-    types::Opaque, //
-};
+use core::pin::Pin;
+use core::ptr::NonNull;
+use kernel::error::to_result;
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::sync::aref::AlwaysRefCounted;
+use kernel::types::Opaque;
 
 /// Longest interface name with its terminator (`IFNAMSIZ`).
 const NAME_LEN: usize = 16;

@@ -5,30 +5,24 @@
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h)
 
-use crate::ffi::{
-    mm::page::{
-        self,
-        PageSlice, //
-    },
-    raw::{
-        b,
-        h, //
-    },
+use crate::ffi::mm::page::{
+    self,
+    PageSlice, //
+};
+use crate::ffi::raw::{
+    b,
+    h, //
 };
 use crate::num::Length;
-use core::{
-    cell::Cell,
-    marker::PhantomData,
-    num::{
-        Saturating,
-        Wrapping, //
-    },
-    ptr::NonNull, //
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::num::{
+    Saturating,
+    Wrapping, //
 };
-use kernel::{
-    error::to_result,
-    prelude::*, //
-};
+use core::ptr::NonNull;
+use kernel::error::to_result;
+use kernel::prelude::*;
 
 /// How many buffers behind that of a chunk are looked at: as many as the longest FPDU takes if each
 /// buffer has one Ethernet segment.

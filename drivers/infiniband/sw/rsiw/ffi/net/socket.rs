@@ -6,44 +6,36 @@
 //! Context: process; state and sequence numbers in any. Without the socket's lock these may be
 //! outdated at once.
 
-use super::{
-    batch::TxBatch,
-    lock::{
-        LockedSock,
-        Turn, //
-    },
-    netdev::{
-        NetDevice,
-        Storage, //
-    },
+use super::batch::TxBatch;
+use super::lock::{
+    LockedSock,
+    Turn, //
+};
+use super::netdev::{
+    NetDevice,
+    Storage, //
 };
 use crate::ffi::raw::{
     b,
     h, //
 };
-use core::{
-    net::SocketAddr,
-    num::NonZero,
-    ptr::NonNull, //
+use core::net::SocketAddr;
+use core::num::NonZero;
+use core::ptr::NonNull;
+use kernel::error::to_result;
+use kernel::num::casts::IntoSafeCast;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Full,
+    Relaxed,
+    Release, //
 };
-use kernel::{
-    error::to_result,
-    num::casts::IntoSafeCast,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed,
-            Release, //
-        },
-        barrier::{
-            smp_mb,
-            Read, //
-        },
-        Arc, //
-    },
+use kernel::sync::barrier::{
+    smp_mb,
+    Read, //
 };
+use kernel::sync::Arc;
 
 /// The interfaces by which packets come and go: those of a socket, and of the sockets that are
 /// accepted from it. TCP checks each packet, the first one included.

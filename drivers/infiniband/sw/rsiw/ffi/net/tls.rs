@@ -24,26 +24,22 @@ use crate::ffi::raw::{
     b,
     h, //
 };
-use core::{
-    net::SocketAddr,
-    ptr::NonNull, //
+use core::net::SocketAddr;
+use core::ptr::NonNull;
+use kernel::error::{
+    from_err_ptr,
+    to_result, //
 };
-use kernel::{
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
-    prelude::*,
-    sync::{
-        atomic::{
-            AtomicFlag,
-            Relaxed, //
-        },
-        Arc,
-        ArcBorrow,
-        Completion,
-        SetOnce, //
-    },
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    AtomicFlag,
+    Relaxed, //
+};
+use kernel::sync::{
+    Arc,
+    ArcBorrow,
+    Completion,
+    SetOnce, //
 };
 
 /// Says that a peer has not shown who it is (`TLS_NO_PEERID`).

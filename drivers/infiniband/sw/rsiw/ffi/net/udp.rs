@@ -5,34 +5,28 @@
 //!
 //! Context: process, if a method does not say otherwise.
 
-use super::{
-    callbacks::{
-        lock,
-        unlock,
-        with_handler,
-        Hooks, //
-    },
-    netdev::{
-        NetDevice,
-        Storage, //
-    },
-    socket::Ways, //
+use super::callbacks::{
+    lock,
+    unlock,
+    with_handler,
+    Hooks, //
 };
+use super::netdev::{
+    NetDevice,
+    Storage, //
+};
+use super::socket::Ways;
 use crate::ffi::raw::{
     b,
     h, //
 };
-use core::{
-    net::SocketAddr,
-    ptr::NonNull, //
-};
-use kernel::{
-    error::to_result,
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+use core::net::SocketAddr;
+use core::ptr::NonNull;
+use kernel::error::to_result;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
 };
 
 /// A UDP socket in the network namespace of a device, bound to an address.

@@ -4,19 +4,13 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
-use crate::ffi::{
-    raw::b,
-    rdma::umem, //
-};
-use core::{
-    mem::ManuallyDrop,
-    ptr::NonNull, //
-};
-use kernel::{
-    fmt,
-    prelude::*,
-    sync::atomic::AtomicType, //
-};
+use crate::ffi::raw::b;
+use crate::ffi::rdma::umem;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::sync::atomic::AtomicType;
 
 /// Number of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

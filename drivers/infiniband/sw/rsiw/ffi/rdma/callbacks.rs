@@ -11,31 +11,27 @@ mod device;
 mod mr;
 mod queue;
 
-use super::{
-    attr::Qpn,
-    driver::Driver,
-    handle::{
-        Object,
-        QpHandle, //
-    },
-    iwcm::{
-        private_data,
-        CallId,
-        CmId,
-        ConnParam, //
-    },
-    stats::Counts, //
+use super::attr::Qpn;
+use super::driver::Driver;
+use super::handle::{
+    Object,
+    QpHandle, //
 };
+use super::iwcm::{
+    private_data,
+    CallId,
+    CmId,
+    ConnParam, //
+};
+use super::stats::Counts;
 use crate::ffi::raw::b;
 use ::kernel::module::this_module;
 use core::marker::PhantomData;
-use kernel::{
-    error::from_result,
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+use kernel::error::from_result;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
 };
 
 /// The driver's part of each kind of object.

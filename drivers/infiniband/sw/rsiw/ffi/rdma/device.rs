@@ -8,52 +8,44 @@
 //!
 //! Context: process, where nothing else is said.
 
-use super::{
-    callbacks::Vtable,
-    driver::Driver,
-    handle::{
-        claim_module,
-        event,
-        is_ours,
-        DeviceHandle,
-        Handle,
-        Object, //
-    },
+use super::callbacks::Vtable;
+use super::driver::Driver;
+use super::handle::{
+    claim_module,
+    event,
+    is_ours,
+    DeviceHandle,
+    Handle,
+    Object, //
 };
-use crate::ffi::{
-    net::netdev::NetDevice,
-    raw::{
-        b,
-        h, //
-    },
+use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::raw::{
+    b,
+    h, //
 };
-use core::{
-    marker::PhantomData,
-    mem::ManuallyDrop,
-    ptr::NonNull, //
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use kernel::error::{
+    from_result,
+    to_result, //
 };
-use kernel::{
-    error::{
-        from_result,
-        to_result, //
-    },
-    prelude::*,
-    str::CStr,
-    sync::{
-        aref::ARef,
-        atomic::{
-            Acquire,
-            Atomic,
-            Relaxed,
-            Release, //
-        },
-        Arc,
-        ArcBorrow, //
-    },
-    types::{
-        Opaque,
-        ScopeGuard, //
-    },
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Relaxed,
+    Release, //
+};
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
+};
+use kernel::types::{
+    Opaque,
+    ScopeGuard, //
 };
 
 /// How many octets the name of a device may have (`IB_DEVICE_NAME_MAX`).

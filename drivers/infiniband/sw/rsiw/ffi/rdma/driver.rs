@@ -3,54 +3,46 @@
 //! What a driver implements to offer RDMA devices. Methods of [`Driver`] run in process context and
 //! may sleep unless they say otherwise.
 
-use super::{
-    attr::{
-        AccessFlags,
-        DeviceAttr,
-        PortAttr,
-        QpCap,
-        QpModify,
-        QpQuery,
-        Qpn,
-        SrqAttr, //
-    },
-    handle::{
-        CqHandle,
-        QpHandle,
-        SrqHandle, //
-    },
-    iwcm::{
-        CallId,
-        CmId,
-        ConnParam,
-        ConsumerId, //
-    },
-    kmr::{
-        DmaMemory,
-        FastMemory,
-        PdId, //
-    },
-    stats::{
-        Counted,
-        Counts,
-        Details, //
-    },
-    udata::Udata,
-    wr::{
-        RecvChain,
-        SendChain,
-        WcRoom, //
-    },
+use super::attr::{
+    AccessFlags,
+    DeviceAttr,
+    PortAttr,
+    QpCap,
+    QpModify,
+    QpQuery,
+    Qpn,
+    SrqAttr, //
+};
+use super::handle::{
+    CqHandle,
+    QpHandle,
+    SrqHandle, //
+};
+use super::iwcm::{
+    CallId,
+    CmId,
+    ConnParam,
+    ConsumerId, //
+};
+use super::kmr;
+use super::stats::{
+    Counted,
+    Counts,
+    Details, //
+};
+use super::udata::Udata;
+use super::wr::{
+    RecvChain,
+    SendChain,
+    WcRoom, //
 };
 use crate::ffi::raw::b;
-use kernel::{
-    build_error,
-    error::VTABLE_DEFAULT_ERROR,
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+use kernel::build_error;
+use kernel::error::VTABLE_DEFAULT_ERROR;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
 };
 
 /// What is asked of a new completion queue.
@@ -209,7 +201,7 @@ pub(crate) trait Driver: Sized + 'static {
     /// Creates the protection domain that `id` names.
     fn alloc_pd(
         dev: ArcBorrow<'_, Self::Device>,
-        id: PdId,
+        id: kmr::PdId,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Arc<Self::Pd>>;
 
@@ -405,7 +397,7 @@ pub(crate) trait Driver: Sized + 'static {
     /// Makes a region of all memory of the kernel; also returns the STag.
     fn get_dma_mr(
         _pd: ArcBorrow<'_, Self::Pd>,
-        _memory: Arc<DmaMemory>,
+        _memory: Arc<kmr::DmaMemory>,
     ) -> Result<(Arc<Self::Mr>, u32)> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -413,7 +405,7 @@ pub(crate) trait Driver: Sized + 'static {
     /// Makes a fast-register region; also returns the STag.
     fn alloc_mr(
         _pd: ArcBorrow<'_, Self::Pd>,
-        _memory: Arc<FastMemory<Self::Grant>>,
+        _memory: Arc<kmr::FastMemory<Self::Grant>>,
     ) -> Result<(Arc<Self::Mr>, u32)> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

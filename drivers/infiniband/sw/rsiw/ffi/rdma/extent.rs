@@ -8,16 +8,12 @@
 
 use crate::ffi::raw::b;
 use crate::num::Length;
-use core::{
-    num::Saturating,
-    ptr::NonNull, //
-};
-use kernel::{
-    prelude::*,
-    sync::{
-        new_spinlock_irq,
-        SpinLockIrq, //
-    },
+use core::num::Saturating;
+use core::ptr::NonNull;
+use kernel::prelude::*;
+use kernel::sync::{
+    new_spinlock_irq,
+    SpinLockIrq, //
 };
 
 /// Kernel memory whose addresses follow each other, as a part of a region.

@@ -13,37 +13,31 @@
 //! Context: any; [`Handle::revoke`] sleeps.
 
 use super::attr::AsyncEvent;
-use crate::ffi::{
-    raw::b,
-    sync::gate::{
-        Gate,
-        Gated, //
-    },
+use crate::ffi::raw::b;
+use crate::ffi::sync::gate::{
+    Gate,
+    Gated, //
 };
-use core::{
-    any::TypeId,
-    marker::PhantomData,
-    mem::ManuallyDrop,
-    ops::Deref,
-    ptr::NonNull, //
+use core::any::TypeId;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use kernel::alloc::Flags;
+use kernel::module::this_module;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Full,
+    Release, //
 };
-use kernel::{
-    alloc::Flags,
-    module::this_module,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full,
-            Release, //
-        },
-        Arc,
-        ArcBorrow,
-        SetOnce, //
-    },
-    types::Opaque, //
+use kernel::sync::{
+    Arc,
+    ArcBorrow,
+    SetOnce, //
 };
+use kernel::types::Opaque;
 
 /// A handle to the core's object of type `B`, usable until the core destroys that object.
 ///

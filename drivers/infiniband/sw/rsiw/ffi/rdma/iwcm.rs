@@ -4,49 +4,39 @@
 //!
 //! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 
-use super::{
-    attr::Qpn,
-    handle::{
-        DeviceHandle,
-        QpHandle, //
-    },
+use super::attr::Qpn;
+use super::handle::{
+    DeviceHandle,
+    QpHandle, //
 };
-use crate::ffi::{
-    hash,
-    net::{
-        netdev::NetDevice,
-        Storage,
-        TcpSocket, //
-    },
-    raw::{
-        b,
-        h, //
-    },
+use crate::ffi::hash;
+use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::net::{
+    Storage,
+    TcpSocket, //
 };
-use core::{
-    marker::PhantomData,
-    net::SocketAddr,
-    ops::Deref,
-    ptr::NonNull, //
+use crate::ffi::raw::{
+    b,
+    h, //
 };
-use kernel::{
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
-    prelude::*,
-    sync::{
-        aref::{
-            ARef,
-            AlwaysRefCounted, //
-        },
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-    },
-    types::Opaque, //
+use core::marker::PhantomData;
+use core::net::SocketAddr;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use kernel::error::{
+    from_err_ptr,
+    to_result, //
 };
+use kernel::prelude::*;
+use kernel::sync::aref::{
+    ARef,
+    AlwaysRefCounted, //
+};
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::types::Opaque;
 
 /// A `struct iw_cm_id`: one connection, or one listener, of a consumer. A reference is held as long
 /// as events may be delivered.

@@ -9,43 +9,33 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: any, but for
 //! creation and release, which sleep.
 
-use super::{
-    extent::{
-        Layout,
-        Staging, //
-    },
-    wr::Registration, //
+use super::extent::{
+    Layout,
+    Staging, //
 };
-use crate::ffi::{
-    mm::page::{
-        KernelPieces,
-        PageSlice, //
-    },
-    sync::gate::{
-        Gate,
-        GateGuard,
-        GatePtr,
-        Gated, //
-    },
-    task::memory_for, //
+use super::wr::Registration;
+use crate::ffi::mm::page::{
+    KernelPieces,
+    PageSlice, //
 };
-use core::{
-    cell::UnsafeCell,
-    num::Saturating,
-    slice, //
+use crate::ffi::sync::gate::{
+    Gate,
+    GateGuard,
+    GatePtr,
+    Gated, //
 };
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        Arc, //
-    },
+use crate::ffi::task::memory_for;
+use core::cell::UnsafeCell;
+use core::num::Saturating;
+use core::slice;
+use kernel::alloc::Flags;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Full,
+    Relaxed, //
 };
+use kernel::sync::Arc;
 
 fn unique() -> u64 {
     static LAST: Atomic<u64> = Atomic::new(0);

@@ -17,16 +17,12 @@ use crate::ffi::raw::{
     b,
     h, //
 };
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
-use kernel::{
-    error::to_result,
-    prelude::*,
-    str::CStr,
-    sync::Arc, //
-};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use kernel::error::to_result;
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::sync::Arc;
 
 /// Milliseconds for which sysfs shows what it has read: the core's default.
 const LIFESPAN: usize = b::RDMA_HW_STATS_DEFAULT_LIFESPAN as usize; // CAST: a small number.

@@ -12,42 +12,34 @@
 //! C headers: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h),
 //! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: process.
 
-use super::{
-    driver::Driver,
-    handle::{
-        claim_module,
-        Object,
-        UcontextHandle, //
-    },
+use super::driver::Driver;
+use super::handle::{
+    claim_module,
+    Object,
+    UcontextHandle, //
 };
-use crate::ffi::{
-    mm::ring::SharedMemory,
-    raw::{
-        b,
-        h, //
-    },
+use crate::ffi::mm::ring::SharedMemory;
+use crate::ffi::raw::{
+    b,
+    h, //
 };
-use core::{
-    marker::PhantomData,
-    mem::size_of,
-    ptr::NonNull, //
+use core::marker::PhantomData;
+use core::mem::size_of;
+use core::ptr::NonNull;
+use kernel::error::{
+    from_result,
+    to_result, //
 };
-use kernel::{
-    error::{
-        from_result,
-        to_result, //
-    },
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full, //
-        },
-        Arc,
-        ArcBorrow, //
-    },
-    types::Opaque, //
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Full, //
 };
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
+};
+use kernel::types::Opaque;
 use zerocopy::{
     FromBytes,
     Immutable,

@@ -12,42 +12,32 @@
 //! [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h). Context: pieces in any context,
 //! everything else sleeps.
 
-use super::{
-    attr::AccessFlags,
-    handle::DeviceHandle, //
+use super::attr::AccessFlags;
+use super::handle::DeviceHandle;
+use crate::ffi::mm::page::PageSlice;
+use crate::ffi::raw::{
+    b,
+    h, //
 };
-use crate::ffi::{
-    mm::page::PageSlice,
-    raw::{
-        b,
-        h, //
-    },
-    sync::gate::{
-        Gate,
-        GateGuard,
-        GatePtr, //
-    },
+use crate::ffi::sync::gate::{
+    Gate,
+    GateGuard,
+    GatePtr, //
 };
 use crate::num::Length;
-use core::{
-    cell::UnsafeCell,
-    mem::MaybeUninit,
-    num::Saturating,
-    ptr::NonNull, //
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::num::Saturating;
+use core::ptr::NonNull;
+use kernel::alloc::flags::__GFP_NOWARN;
+use kernel::error::from_err_ptr;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Full, //
 };
-use kernel::{
-    alloc::flags::__GFP_NOWARN,
-    error::from_err_ptr,
-    page::PAGE_SIZE,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full, //
-        },
-        Arc, //
-    },
-};
+use kernel::sync::Arc;
 
 /// How many pages a region may have: their list is one allocation, of up to 2 GiB.
 const MAX_PAGES: usize = i32::MAX as usize / size_of::<NonNull<u8>>();

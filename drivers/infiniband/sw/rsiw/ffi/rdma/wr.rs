@@ -6,28 +6,20 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: any, interrupts
 //! off included.
 
-use super::{
-    attr::AccessFlags,
-    extent::MrHead,
-    handle::{
-        is_ours,
-        QpHandle, //
-    },
+use super::attr::AccessFlags;
+use super::extent::MrHead;
+use super::handle::{
+    is_ours,
+    QpHandle, //
 };
-use crate::ffi::{
-    mm::page,
-    raw::b, //
-};
-use core::{
-    marker::PhantomData,
-    mem::ManuallyDrop,
-    num::Saturating,
-    ptr::NonNull, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use crate::ffi::mm::page;
+use crate::ffi::raw::b;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::num::Saturating;
+use core::ptr::NonNull;
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 /// A scatter/gather element.
 #[derive(Clone, Copy)]

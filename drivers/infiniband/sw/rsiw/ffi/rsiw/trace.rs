@@ -19,18 +19,14 @@
     )
 )]
 
-use crate::ffi::{
-    raw::b,
-    rdma::handle::{
-        CqHandle,
-        DeviceHandle, //
-    },
+use crate::ffi::raw::b;
+use crate::ffi::rdma::handle::{
+    CqHandle,
+    DeviceHandle, //
 };
-use kernel::{
-    jump_label::static_branch_unlikely,
-    prelude::*,
-    str::CStr, //
-};
+use kernel::jump_label::static_branch_unlikely;
+use kernel::prelude::*;
+use kernel::str::CStr;
 
 /// A value of an event, as C takes it.
 trait ToC {

@@ -12,29 +12,23 @@
 //!
 //! Context: any, but [`Gate::close_and_wait`] and [`Gate::wait_empty`] sleep.
 
-use core::{
-    ops::Deref,
-    ptr::NonNull, //
+use core::ops::Deref;
+use core::ptr::NonNull;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Full,
+    Relaxed,
+    Release, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full,
-            Relaxed,
-            Release, //
-        },
-        barrier::smp_mb,
-        Arc,
-        Completion, //
-    },
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
+use kernel::sync::barrier::smp_mb;
+use kernel::sync::{
+    Arc,
+    Completion, //
 };
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
 
 /// Set in [`Gate::state`] once the gate is closed.
 const CLOSED: u32 = 1 << 31;

@@ -16,32 +16,26 @@
 //! C headers: [`include/linux/xarray.h`](srctree/include/linux/xarray.h),
 //! [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
-use crate::ffi::{
-    module::Loaded,
-    raw::{
-        b,
-        h, //
-    },
+use crate::ffi::module::Loaded;
+use crate::ffi::raw::{
+    b,
+    h, //
 };
-use core::{
-    marker::PhantomData,
-    ops::RangeInclusive,
-    ptr::NonNull, //
+use core::marker::PhantomData;
+use core::ops::RangeInclusive;
+use core::ptr::NonNull;
+use kernel::alloc::Flags;
+use kernel::error::to_result;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic, //
 };
-use kernel::{
-    alloc::Flags,
-    error::to_result,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic, //
-        },
-        rcu,
-        Arc, //
-    },
-    types::Opaque, //
+use kernel::sync::{
+    rcu,
+    Arc, //
 };
+use kernel::types::Opaque;
 
 /// Places of a table that has them: two pages of pointers.
 pub(crate) const PLACES: u32 = 1024;

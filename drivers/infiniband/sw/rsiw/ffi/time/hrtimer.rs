@@ -8,21 +8,17 @@
 use super::is_part;
 use crate::ffi::raw::b;
 use core::marker::PhantomData;
-use kernel::{
-    interrupt::local_interrupt_disable,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            AtomicFlag,
-            Relaxed,
-            Release, //
-        },
-        Arc, //
-    },
-    types::Opaque, //
+use kernel::interrupt::local_interrupt_disable;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    AtomicFlag,
+    Relaxed,
+    Release, //
 };
+use kernel::sync::Arc;
+use kernel::types::Opaque;
 
 const MODE: b::hrtimer_mode = b::hrtimer_mode_HRTIMER_MODE_REL_SOFT;
 

@@ -5,14 +5,12 @@
 //! Context: any; no lock.
 #![forbid(unsafe_code)]
 
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Relaxed,
-        Release, //
-    },
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Relaxed,
+    Release, //
 };
 
 /// A count of windows that are bound. While there are any, what they are bound to stays: a region

@@ -3,8 +3,8 @@
 //! The steps of the side that connects. Context as in `proto::connection`.
 #![forbid(unsafe_code)]
 
+use super::interface::Reply;
 use super::{
-    interface::Reply,
     Ask,
     Connection,
     Error,

@@ -8,19 +8,15 @@
 //! each successful connect, exactly one close event after either, and none of them otherwise.
 #![forbid(unsafe_code)]
 
-use crate::{
-    proto::{
-        negotiate::{
-            Depths,
-            EventDepths, //
-        },
-        setup::{
-            Params,
-            Reason, //
-        },
-    },
-    wire::terminate::TermError, //
+use crate::proto::negotiate::{
+    Depths,
+    EventDepths, //
 };
+use crate::proto::setup::{
+    Params,
+    Reason, //
+};
+use crate::wire::terminate::TermError;
 use core::ffi::CStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

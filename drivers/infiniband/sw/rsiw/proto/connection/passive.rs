@@ -21,18 +21,16 @@ use super::{
     ANSWER_MS,
     LINGER_MS, //
 };
-use crate::proto::{
-    fin::{
-        Fin,
-        Step,
-        FIN_WAIT_MS, //
-    },
-    setup::{
-        Initiator,
-        Reason,
-        Responder,
-        SetupEvent, //
-    },
+use crate::proto::fin::{
+    Fin,
+    Step,
+    FIN_WAIT_MS, //
+};
+use crate::proto::setup::{
+    Initiator,
+    Reason,
+    Responder,
+    SetupEvent, //
 };
 use core::ops::DerefMut;
 

@@ -6,59 +6,53 @@
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
+use super::step::{
+    Blame,
+    Extra,
+    Received,
+    Recv,
+    Step, //
+};
 use super::{
     shorter,
-    step::{
-        Blame,
-        Extra,
-        Received,
-        Recv,
-        Step, //
-    },
     Failed,
     Receiver, //
 };
-use crate::{
-    proto::{
-        counters::Counter,
-        deframer::{
-            Chunk,
-            Deframer,
-            Fpdu,
-            Payload,
-            Source,
-            Taken,
-            Train, //
-        },
-        failure::{
-            Failure,
-            Fault, //
-        },
-        reads::{
-            Inbound,
-            OutboundRead,
-            Responding, //
-        },
-        segment::{
-            Target,
-            HEAD_LEN, //
-        },
-    },
-    wire::{
-        atomic::{
-            AtomicResponse,
-            WORD_LEN, //
-        },
-        ddp::{
-            Stag,
-            TaggedOffset, //
-        },
-        fpdu::LEN_FIELD,
-        terminate::{
-            Quote,
-            TermError, //
-        },
-    },
+use crate::proto::counters::Counter;
+use crate::proto::deframer::{
+    Chunk,
+    Deframer,
+    Fpdu,
+    Payload,
+    Source,
+    Taken,
+    Train, //
+};
+use crate::proto::failure::{
+    Failure,
+    Fault, //
+};
+use crate::proto::reads::{
+    Inbound,
+    OutboundRead,
+    Responding, //
+};
+use crate::proto::segment::{
+    Target,
+    HEAD_LEN, //
+};
+use crate::wire::atomic::{
+    AtomicResponse,
+    WORD_LEN, //
+};
+use crate::wire::ddp::{
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::fpdu::LEN_FIELD;
+use crate::wire::terminate::{
+    Quote,
+    TermError, //
 };
 use core::ops::DerefMut;
 

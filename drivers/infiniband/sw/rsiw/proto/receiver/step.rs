@@ -5,22 +5,16 @@
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
-use crate::{
-    proto::{
-        failure::Fault,
-        reads::ResponseTo,
-        segment::Rights,
-        sends::Token,
-        state::Arrival, //
-    },
-    wire::{
-        ddp::{
-            Msn,
-            Stag, //
-        },
-        rdmap::ImmediateData, //
-    },
+use crate::proto::failure::Fault;
+use crate::proto::reads::ResponseTo;
+use crate::proto::segment::Rights;
+use crate::proto::sends::Token;
+use crate::proto::state::Arrival;
+use crate::wire::ddp::{
+    Msn,
+    Stag, //
 };
+use crate::wire::rdmap::ImmediateData;
 
 /// How the queue pair stands. As that may change at any moment, it is asked for each FPDU.
 pub(crate) trait Conditions {

@@ -28,66 +28,58 @@ use super::{
     Sender,
     Traced, //
 };
-use crate::{
-    num::Broken,
-    proto::{
-        drain::{
-            Marked,
-            Stop, //
-        },
-        failure::{
-            Failure,
-            Fault, //
-        },
-        message::{
-            may_start,
-            Kind,
-            Messages,
-            Rtr,
-            MAX_HEADER, //
-        },
-        reads::{
-            Inbound,
-            InboundRead,
-            InboundReads,
-            OutboundRead, //
-        },
-        request::{
-            BadRequest,
-            Operation,
-            Request,
-            Sink, //
-        },
-        ring::Full,
-        sends::{
-            Record,
-            Sends,
-            Token, //
-        },
-        transport::Transport,
-    },
-    wire::{
-        atomic::{
-            AtomicRequest,
-            AtomicResponse,
-            WORD_LEN, //
-        },
-        ddp::{
-            Msn,
-            Stag,
-            TaggedOffset, //
-        },
-        rdmap::ReadRequest,
-        terminate::{
-            Quote,
-            TermError, //
-        },
-    },
+use crate::num::Broken;
+use crate::proto::drain::{
+    Marked,
+    Stop, //
 };
-use core::{
-    num::Saturating,
-    ops::DerefMut, //
+use crate::proto::failure::{
+    Failure,
+    Fault, //
 };
+use crate::proto::message::{
+    may_start,
+    Kind,
+    Messages,
+    Rtr,
+    MAX_HEADER, //
+};
+use crate::proto::reads::{
+    Inbound,
+    InboundRead,
+    InboundReads,
+    OutboundRead, //
+};
+use crate::proto::request::{
+    BadRequest,
+    Operation,
+    Request,
+    Sink, //
+};
+use crate::proto::ring::Full;
+use crate::proto::sends::{
+    Record,
+    Sends,
+    Token, //
+};
+use crate::proto::transport::Transport;
+use crate::wire::atomic::{
+    AtomicRequest,
+    AtomicResponse,
+    WORD_LEN, //
+};
+use crate::wire::ddp::{
+    Msn,
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::rdmap::ReadRequest;
+use crate::wire::terminate::{
+    Quote,
+    TermError, //
+};
+use core::num::Saturating;
+use core::ops::DerefMut;
 
 /// The sink that an empty Read names: nobody checks it, but some adapters refuse zero.
 const NO_SINK: Stag = Stag(1);

@@ -9,14 +9,12 @@
 #![forbid(unsafe_code)]
 
 use crate::proto::state::QpState;
-use kernel::{
-    num::casts::u32_as_usize,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Relaxed,
-        Release, //
-    },
+use kernel::num::casts::u32_as_usize;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Relaxed,
+    Release, //
 };
 
 /// The states, indexed by their discriminants.

@@ -14,55 +14,45 @@ use super::{
     Work,
     Wqe, //
 };
-use crate::{
-    abi::Sge,
-    ffi::{
-        rdma::wr::{
-            AtomicOp,
-            SendChain,
-            SendOp,
-            SendWr, //
-        },
-        sync::{
-            Watch,
-            Watched, //
-        },
-    },
-    proto::{
-        failure::Fault,
-        request::{
-            Local,
-            Operation,
-            OperationType, //
-        },
-    },
-    queue::{
-        copy_elements,
-        send_slots,
-        Posted,
-        SgList,
-        Slots, //
-    },
-    wire::{
-        atomic::{
-            AtomicOperation,
-            WORD_LEN, //
-        },
-        ddp::{
-            Stag,
-            TaggedOffset, //
-        },
-        rdmap::ImmediateData, //
-    },
+use crate::abi::Sge;
+use crate::ffi::rdma::wr::{
+    AtomicOp,
+    SendChain,
+    SendOp,
+    SendWr, //
 };
-use kernel::{
-    num::casts::u32_as_usize,
-    pr_warn_once,
-    prelude::*,
-    sync::{
-        new_spinlock_irq,
-        Arc, //
-    },
+use crate::ffi::sync::{
+    Watch,
+    Watched, //
+};
+use crate::proto::failure::Fault;
+use crate::proto::request::{
+    Local,
+    Operation,
+    OperationType, //
+};
+use crate::queue::{
+    copy_elements,
+    send_slots,
+    Posted,
+    SgList,
+    Slots, //
+};
+use crate::wire::atomic::{
+    AtomicOperation,
+    WORD_LEN, //
+};
+use crate::wire::ddp::{
+    Stag,
+    TaggedOffset, //
+};
+use crate::wire::rdmap::ImmediateData;
+use kernel::num::casts::u32_as_usize;
+use kernel::pr_warn_once;
+use kernel::prelude::*;
+use kernel::sync::{
+    new_spinlock_irq,
+    Arc, //
 };
 use zerocopy::IntoBytes;
 

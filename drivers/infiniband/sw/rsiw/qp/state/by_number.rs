@@ -16,33 +16,25 @@ use super::{
     Inner,
     Qp, //
 };
-use crate::{
-    ffi::rdma::attr::QpModify,
-    limits::MAX_READS,
-    proto::{
-        by_number::{
-            Callee,
-            Hello,
-            Objection,
-            Pair, //
-        },
-        state::{
-            QpEvent,
-            QpState, //
-        },
-    },
-    qp::shared::{
-        Manager,
-        Told, //
-    },
+use crate::ffi::rdma::attr::QpModify;
+use crate::limits::MAX_READS;
+use crate::proto::by_number::{
+    Callee,
+    Hello,
+    Objection,
+    Pair, //
 };
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+use crate::proto::state::{
+    QpEvent,
+    QpState, //
 };
+use crate::qp::shared::{
+    Manager,
+    Told, //
+};
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
 
 impl Qp {
     /// Returns how the queue pair looks to a Request that names it.

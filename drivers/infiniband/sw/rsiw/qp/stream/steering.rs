@@ -18,31 +18,26 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
-use crate::{
-    ffi::{
-        net::{
-            Flow,
-            TcpSocket, //
-        },
-        rsiw::Queues,
-        time, //
-    },
-    qp::identity::QpIdentity, //
+use crate::ffi::net::{
+    Flow,
+    TcpSocket, //
+};
+use crate::ffi::rsiw::Queues;
+use crate::ffi::time;
+use crate::qp::identity::QpIdentity;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::sync::Arc;
+use kernel::workqueue::{
+    Work,
+    WorkItem, //
 };
 use kernel::{
-    impl_has_work, new_work,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    impl_has_work,
+    new_work, //
 };
 
 /// For how long the last doorbell tells where a consumer is, in milliseconds.

@@ -4,9 +4,9 @@
 //! those that queue pairs are bound to; and callbacks that tell details of objects, which the core
 //! keeps from being destroyed meanwhile.
 
+use super::mr::inner as mr_inner;
 use super::{
     is_ud,
-    mr::inner as mr_inner,
     CounterObject,
     CqObject,
     DeviceObject,
@@ -15,35 +15,29 @@ use super::{
     SrqObject,
     UcontextObject, //
 };
-use crate::ffi::{
-    raw::{
-        b,
-        h, //
-    },
-    rdma::{
-        driver::Driver,
-        handle::Handle,
-        iwcm::ConsumerId,
-        kmr::PdId,
-        stats::{
-            self,
-            fill_details,
-            Counts, //
-        },
-        udata::Udata, //
-    },
+use crate::ffi::raw::{
+    b,
+    h, //
 };
+use crate::ffi::rdma::driver::Driver;
+use crate::ffi::rdma::handle::Handle;
+use crate::ffi::rdma::iwcm::ConsumerId;
+use crate::ffi::rdma::kmr::PdId;
+use crate::ffi::rdma::stats::{
+    self,
+    fill_details,
+    Counts, //
+};
+use crate::ffi::rdma::udata::Udata;
 use core::ptr::NonNull;
-use kernel::{
-    error::{
-        from_result,
-        to_result, //
-    },
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    },
+use kernel::error::{
+    from_result,
+    to_result, //
+};
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
 
 /// # Safety

@@ -7,32 +7,26 @@ use super::{
     MwObject,
     PdObject, //
 };
-use crate::ffi::{
-    raw::b,
-    rdma::{
-        attr::AccessFlags,
-        driver::{
-            Driver,
-            MrChange,
-            MrInit,
-            MwType, //
-        },
-        extent::MrHead,
-        kmr::{
-            DmaMemory,
-            FastMemory, //
-        },
-        udata::Udata, //
-    },
-    task::memory_for, //
+use crate::ffi::raw::b;
+use crate::ffi::rdma::attr::AccessFlags;
+use crate::ffi::rdma::driver::{
+    Driver,
+    MrChange,
+    MrInit,
+    MwType, //
 };
+use crate::ffi::rdma::extent::MrHead;
+use crate::ffi::rdma::kmr::{
+    DmaMemory,
+    FastMemory, //
+};
+use crate::ffi::rdma::udata::Udata;
+use crate::ffi::task::memory_for;
 use core::ptr::NonNull;
-use kernel::{
-    error::from_result,
-    num::casts::FromSafeCast,
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::error::from_result;
+use kernel::num::casts::FromSafeCast;
+use kernel::prelude::*;
+use kernel::sync::Arc;
 
 /// Kernel memory that a region was given, for as long as the core knows the region.
 enum KernelMemory<R> {

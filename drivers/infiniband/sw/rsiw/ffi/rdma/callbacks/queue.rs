@@ -18,48 +18,42 @@ use super::{
     SrqObject,
     UdQpObject, //
 };
-use crate::ffi::{
-    raw::{
-        b,
-        h, //
-    },
-    rdma::{
-        attr::{
-            AccessFlags,
-            IbQpState,
-            QpCap,
-            QpModify,
-            QpPath,
-            Qpn, //
-        },
-        driver::{
-            CqInit,
-            Driver,
-            QpInit,
-            SrqChange,
-            SrqInit, //
-        },
-        handle::{
-            Handle,
-            Object,
-            QpHandle, //
-        },
-        udata::Udata,
-        wr::{
-            Chain,
-            WcRoom, //
-        },
-    },
-    task::memory_for, //
+use crate::ffi::raw::{
+    b,
+    h, //
 };
+use crate::ffi::rdma::attr::{
+    AccessFlags,
+    IbQpState,
+    QpCap,
+    QpModify,
+    QpPath,
+    Qpn, //
+};
+use crate::ffi::rdma::driver::{
+    CqInit,
+    Driver,
+    QpInit,
+    SrqChange,
+    SrqInit, //
+};
+use crate::ffi::rdma::handle::{
+    Handle,
+    Object,
+    QpHandle, //
+};
+use crate::ffi::rdma::udata::Udata;
+use crate::ffi::rdma::wr::{
+    Chain,
+    WcRoom, //
+};
+use crate::ffi::task::memory_for;
 use core::ptr::NonNull;
-use kernel::{
-    error::from_result,
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+use kernel::error::from_result;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
 };
 
 /// # Safety
