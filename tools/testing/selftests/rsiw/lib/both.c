@@ -3,6 +3,7 @@
 #include "both.h"
 #include "numbers.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -75,6 +76,23 @@ void async_drain(struct ibv_context *ctx)
 
 	while (async_event(ctx, &ev, 0))
 		;
+}
+
+bool async_fatal(struct ibv_context *ctx, int ms)
+{
+	struct pollfd p = { .fd = ctx->async_fd, .events = POLLIN };
+	struct ibv_async_event ev;
+	bool fatal;
+
+	while (poll(&p, 1, ms) == 1) {
+		if (ibv_get_async_event(ctx, &ev))
+			return errno == EIO || errno == ENODEV;
+		fatal = ev.event_type == IBV_EVENT_DEVICE_FATAL;
+		ibv_ack_async_event(&ev);
+		if (fatal)
+			return true;
+	}
+	return false;
 }
 
 enum ibv_qp_state wait_state(struct ibv_qp *qp, enum ibv_qp_state want, int ms)

@@ -32,6 +32,11 @@ struct rdma_cm_id *active_id(struct rdma_event_channel *ec,
 
 /* The next asynchronous event, acknowledged; false after `ms` milliseconds. */
 bool async_event(struct ibv_context *ctx, struct ibv_async_event *ev, int ms);
+/*
+ * Whether the device is gone, as its event says within `ms` milliseconds, or the
+ * way by which that would come.
+ */
+bool async_fatal(struct ibv_context *ctx, int ms);
 /* Drops the events that are there. */
 void async_drain(struct ibv_context *ctx);
 

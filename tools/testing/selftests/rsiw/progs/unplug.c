@@ -6,12 +6,12 @@
  * up must work. Nothing may hang, nothing may fault.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "both.h"
 #include "prog.h"
 
 static unsigned int conns = 4, patience = 30;
@@ -71,25 +71,6 @@ static void cm_event(struct conn *c, bool mine)
 	c->removed |= ev->event == RDMA_CM_EVENT_DEVICE_REMOVAL;
 	c->gone = true;
 	rdma_ack_cm_event(ev);
-}
-
-static bool fatal_event(struct ibv_context *ctx, int ms)
-{
-	struct pollfd f = { .fd = ctx->async_fd, .events = POLLIN };
-	struct ibv_async_event ev;
-	bool fatal;
-
-	while (poll(&f, 1, ms) == 1) {
-		if (ibv_get_async_event(ctx, &ev)) {
-			/* Closed by the removal, as good as the event. */
-			return errno == EIO || errno == ENODEV;
-		}
-		fatal = ev.event_type == IBV_EVENT_DEVICE_FATAL;
-		ibv_ack_async_event(&ev);
-		if (fatal)
-			return true;
-	}
-	return false;
 }
 
 /* Calls on what is no more: any answer, but an answer. */
@@ -180,9 +161,9 @@ static void run(void)
 	if (mine) {
 		ep_phase("fatal events");
 		/* The core asks uverbs to let go when the RDMA CM has. */
-		CHECK(fatal_event(conn[0].ep.id->verbs, patience * 1000),
+		CHECK(async_fatal(conn[0].ep.id->verbs, patience * 1000),
 		      "no fatal event on the context in use");
-		CHECK(fatal_event(second, patience * 1000),
+		CHECK(async_fatal(second, patience * 1000),
 		      "no fatal event on the idle context");
 	}
 	ep_phase("calls on a removed device");

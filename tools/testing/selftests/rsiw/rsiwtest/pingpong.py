@@ -30,6 +30,15 @@ class Pingpong:
         self.server.expect(self.t.left(30))
 
 
+def pingpongs(t, path, tool):
+    """The example with each GID, polling, then sleeping."""
+    for gid in (1,) if path is t.topo.loopback else (0, 1, 2):
+        with t.sub("%s, %s, GID %d: %s" % (tool, path.name, gid, gid_of(path.server_dev, gid))):
+            Pingpong(t, path, tool, gid, "-n", t.rounds(1000), "-c").finish()
+    with t.sub("sleeping, %s" % path.name):
+        Pingpong(t, path, tool, 1, "-e", "-n", t.rounds(500)).finish()
+
+
 def wait_link_local():
     """Waits until the addresses that GIDs of index 0 are may be used."""
     for netdev, netns in ((IF_A, NS_A), (IF_B, NS_B)):

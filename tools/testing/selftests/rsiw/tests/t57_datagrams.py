@@ -12,7 +12,7 @@ import zlib
 from rsiwtest import kmsg, stats, tls
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
-from rsiwtest.pingpong import Pingpong, gid_of, wait_link_local
+from rsiwtest.pingpong import Pingpong, gid_of, pingpongs, wait_link_local
 from rsiwtest.tools import perftest
 from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, Path, sh
 
@@ -26,12 +26,7 @@ def datagrams(t):
     wait_link_local()
     with t.library("rsiw"):
         for path in t.topo.paths:
-            for gid in (1,) if path is t.topo.loopback else (0, 1, 2):
-                with t.sub("ibv_ud_pingpong, %s, GID %d: %s" % (
-                        path.name, gid, gid_of(path.server_dev, gid))):
-                    Pingpong(t, path, "ibv_ud_pingpong", gid, "-n", t.rounds(1000), "-c").finish()
-            with t.sub("sleeping, %s" % path.name):
-                Pingpong(t, path, "ibv_ud_pingpong", 1, "-e", "-n", t.rounds(500)).finish()
+            pingpongs(t, path, "ibv_ud_pingpong")
 
 
 @test("datagrams-perftest", cost=40, only_type="rsiw")

@@ -8,7 +8,7 @@ import struct
 from rsiwtest import mpa, stats
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
-from rsiwtest.pingpong import Pingpong, gid_of, wait_link_local
+from rsiwtest.pingpong import Pingpong, pingpongs, wait_link_local
 from rsiwtest.tools import Perftest, perftest
 from rsiwtest.topo import B6, IF_A, IF_B, NS_A, NS_B, Path, long_way, sh
 
@@ -18,12 +18,7 @@ def by_number(t):
     """libibverbs' own examples, with their default arguments and others."""
     wait_link_local()
     for path in t.topo.paths:
-        for gid in (1,) if path is t.topo.loopback else (0, 1, 2):
-            with t.sub("ibv_rc_pingpong, %s, GID %d: %s" % (
-                    path.name, gid, gid_of(path.server_dev, gid))):
-                Pingpong(t, path, "ibv_rc_pingpong", gid, "-n", t.rounds(1000), "-c").finish()
-        with t.sub("sleeping, %s" % path.name):
-            Pingpong(t, path, "ibv_rc_pingpong", 1, "-e", "-n", t.rounds(500)).finish()
+        pingpongs(t, path, "ibv_rc_pingpong")
         with t.sub("ibv_srq_pingpong, %s" % path.name):
             Pingpong(t, path, "ibv_srq_pingpong", 1, "-n", t.rounds(500), "-c").finish()
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* datagrams: many messages, and messages until the devices are gone. */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,24 +99,6 @@ void many(void)
 
 /* ---- devices that go ----------------------------------------------------------- */
 
-/* Whether the device is gone, as its event says, or the way by which that would come. */
-static bool is_gone(struct ibv_context *ctx)
-{
-	struct pollfd f = { .fd = ctx->async_fd, .events = POLLIN };
-	struct ibv_async_event ev;
-	bool fatal;
-
-	while (poll(&f, 1, 0) == 1) {
-		if (ibv_get_async_event(ctx, &ev))
-			return errno == EIO || errno == ENODEV;
-		fatal = ev.event_type == IBV_EVENT_DEVICE_FATAL;
-		ibv_ack_async_event(&ev);
-		if (fatal)
-			return true;
-	}
-	return false;
-}
-
 /* Sends one message, and posts receives again. What is refused may be. */
 static void send_one(struct side *from, struct side *to)
 {
@@ -177,7 +158,7 @@ void flood(void)
 			send_one(&p, &a);
 		}
 		for (i = 0; i < 2; i++)
-			gone[i] = gone[i] || is_gone(sides[i]->ep->id->verbs);
+			gone[i] = gone[i] || async_fatal(sides[i]->ep->id->verbs, 0);
 		/* Both may be on one device, and have one event. */
 		if (a.ep->id->verbs == p.ep->id->verbs)
 			gone[0] = gone[1] = gone[0] || gone[1];
