@@ -108,6 +108,13 @@ def check(path, text):
                 yield "unsafe code outside ffi/"
 
 
+def content(path):
+    if not os.path.isfile(path):
+        return ""
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
 def driver():
     """The driver's own files, with their texts: not what is there for older kernels."""
     for path in files():
@@ -218,6 +225,22 @@ def named():
                     yield f"{path}: there is no {name}"
 
 
+# A file that a page quotes: its name in a comment, and behind that all of it but for its licence.
+QUOTED = re.compile(r"^\.\. file (\S+)\n\n\.\. code-block:: \w+\n\n((?:    .*\n|\n)+)", re.M)
+
+
+def quoted(pages, read):
+    """Documents quote files as they are."""
+    for page, text in pages.items():
+        found = dict(QUOTED.findall(text))
+        if len(found) != len(re.findall(r"^\.\. file ", text, re.M)):
+            yield f"{page}: no block of code behind the name of a file"
+        for path, block in found.items():
+            lines = [line[4:] for line in block.rstrip("\n").split("\n")]
+            if lines != read(path).splitlines()[1:]:
+                yield f"{page}: {path} is another one by now"
+
+
 # A member of a type, as documents name it; and a definition of a member.
 MEMBER = re.compile(r"``([A-Z]\w*)::(\w+)(?:\(\))?``")
 OF_TYPE = r"\b(?:struct|enum|trait|type|impl\b[^{{;]*?)\s*\b{}\b"
@@ -297,6 +320,7 @@ def prose():
             with open(path, encoding="utf-8") as f:
                 pages[path] = f.read()
     yield from members(pages, texts)
+    yield from quoted(pages, content)
     with open(DESIGN, encoding="utf-8") as f:
         yield from words(f.read(), lambda path: texts.get(path, ""))
     for path, text in texts.items():
@@ -325,6 +349,11 @@ def self_test():
                  "/// # Safety\n///\n/// As [`A::b`].\nfn c() {}", "// Most have one.\n",
                  "/// As [`A::b`], but sleeps.\nfn c() {}", "/// At most 5.\n"):
         assert not list(docs("a.rs", good)), good
+    page = {"p": ".. file a.c\n\n.. code-block:: c\n\n    int x;\n\n    int y;\n\nText\n"}
+    assert not list(quoted(page, lambda path: "// licence\nint x;\n\nint y;\n"))
+    assert len(list(quoted(page, lambda path: "// licence\nint x;\nint y;\n"))) == 1
+    assert len(list(quoted(page, lambda path: ""))) == 1
+    assert len(list(quoted({"p": ".. file a.c\n\nText\n"}, lambda path: ""))) == 1
     some = [f"mr/{n}.rs" for n in range(MOST_IN_FOLDER)]
     assert not list(rooms(some)) and len(list(rooms(some + ["mr/x.rs"]))) == 1
     many = [f"{n}/{m}.rs" for n in range(MOST_FILES) for m in range(2)]

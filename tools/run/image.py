@@ -41,7 +41,8 @@ PROGRAMS = [
     "/usr/bin/rping", "/usr/bin/udaddy", "/usr/bin/ucmatose", "/usr/bin/mckey", "/usr/bin/cmtime",
     "/usr/bin/rdma_*", "/usr/bin/rstream", "/usr/bin/riostream", "/usr/bin/rcopy", "/usr/bin/udpong",
     "/usr/bin/qperf", "/usr/bin/fi_info", "/usr/bin/fi_pingpong",
-    "/usr/bin/rdma", "/usr/bin/ip", "/usr/sbin/tc", "/usr/bin/ss", "/usr/sbin/ethtool",
+    "/usr/bin/rdma", "/usr/bin/ip", "/usr/sbin/tc", "/usr/bin/ss", "/usr/bin/nstat",
+    "/usr/sbin/ethtool",
     "/usr/bin/ping", "/usr/bin/strace", "/usr/bin/tcpdump", "/usr/bin/setpriv", "/usr/bin/iperf3",
 ]
 # For programs of a system that lacks them: rdma-core's libraries, and what these need.

@@ -21,8 +21,8 @@ def page_of(name):
 
 
 PAGES = [page_of(name) for name in
-         ("rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst", "rsiw-compared.rst",
-          "rsiw-secure.rst")]
+         ("rsiw-first.rst", "rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst",
+          "rsiw-compared.rst", "rsiw-secure.rst")]
 _COMMENT = re.compile(r"\s*\.\. (?:on (?P<host>[AB])(?:, listening at (?P<port>\d+))?"
                       r"|by (?P<test>[\w-]+)|(?P<output>output))$")
 

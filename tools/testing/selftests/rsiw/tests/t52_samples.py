@@ -13,7 +13,7 @@ from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.topo import LO4, devices, make_nodes, sh
 
-PORTS = {"kernel": 7471, "program": 7472}
+PORTS = {"kernel": 7471, "program": 7472, "first": 7474}
 MODULE = "rsiw_consumer"
 
 
@@ -32,6 +32,20 @@ def sample_verbs(t):
                 raise Fail("the client has read:\n" + client.tail())
             if words not in server.expect(t.left(30)):
                 raise Fail("the server has:\n" + server.tail())
+
+
+@test("sample-first", cost=5)
+def sample_first(t):
+    """The server and the client of rsiw-first.rst: all messages come back; then a device goes."""
+    for path in t.topo.paths:
+        with t.sub(path.name):
+            server = t.start(t.bin("first_server"), netns=path.server_ns)
+            server.wait_listening(PORTS["first"])
+            client = t.start(t.bin("first_client"), path.addr4, "3", netns=path.client_ns)
+            if "message 3, back after" not in client.expect(t.left(30)):
+                raise Fail("the client says:\n" + client.tail())
+            if 'server: 3 messages, then "Work Request Flushed' not in server.expect(t.left(30)):
+                raise Fail("the server says:\n" + server.tail())
 
 
 @test("sample-kernel", cost=4)
