@@ -21,7 +21,7 @@ def page_of(name):
 
 
 PAGES = [page_of(name) for name in
-         ("rsiw-first.rst", "rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst",
+         ("rsiw-first.rst", "rsiw-causes.rst", "rsiw.rst", "rsiw-reference.rst", "rsiw-ci.rst",
           "rsiw-compared.rst", "rsiw-secure.rst")]
 _COMMENT = re.compile(r"\s*\.\. (?:on (?P<host>[AB])(?:, listening at (?P<port>\d+))?"
                       r"|by (?P<test>[\w-]+)|(?P<output>output))$")

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0
 """The commands that rsiw.rst tells users to give, and what other pages say."""
 
+import concurrent.futures
 import contextlib
 import fnmatch
+import os
 import re
+import socket
 
 from rsiwtest import core, docs, nfs, nullb, rnbd
 from rsiwtest.core import Fail, test
 from rsiwtest.iscsi import Initiator
 from rsiwtest.iscsi import Target as IscsiTarget
-from rsiwtest.machine import LOCAL
+from rsiwtest.kmsg import rested
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.portmap import daemon
-from rsiwtest.topo import sh, status
+from rsiwtest.proc import listening
+from rsiwtest.topo import LO4, sh, status
 from rsiwtest.wire import IF_C, IF_S, S4, Wire, meet
 
 
@@ -89,6 +94,68 @@ def docs_compared_rxe(t):
     finally:
         sh("rdma", "link", "del", "rxe_lo")
         sh("modprobe", "-r", "rdma_rxe")
+
+
+class Causes:
+    """What rsiw-causes.rst says, and whether it is so."""
+
+    def __init__(self, t):
+        self.t, self.log = t, rested()
+        with open(docs.page_of("rsiw-causes.rst"), encoding="utf-8") as f:
+            self.page = " ".join(f.read().replace("`", "").split())
+
+    def check(self, name, printed, logged, run):
+        """`run` returns what a program prints; all of it is in the page, too."""
+        with self.t.sub(name):
+            self.log.read()
+            out = run()
+            log = "\n".join(self.log.read())
+            for said, where, text in ((printed, "prints", out), (logged, "log has", log)):
+                if said and said not in text:
+                    raise Fail("the %s:\n%s" % (where, text))
+                if said and said not in self.page:
+                    raise Fail("the page does not have: " + said)
+
+
+def no_speaker(port):
+    """A service of TCP that closes what it does not understand, twice: set-up is tried again."""
+    with socket.create_server((LO4, port)) as listener:
+        listener.settimeout(30)
+        for _ in range(2):
+            listener.accept()[0].close()
+
+
+@test("docs-causes", cost=15, only_type="rsiw")
+def docs_causes(t):
+    """What rsiw-causes.rst says that programs print, and the log has."""
+    causes, first = Causes(t), t.bin("first_client")
+
+    def client(addr=LO4):
+        return t.run(first, addr, "1", expect=1)
+
+    def other_service():
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            service = pool.submit(no_speaker, 7474)
+            wait_until("it listens", t.left(10), lambda: listening(os.getpid(), 7474))
+            out = client()
+            service.result()
+            return out
+
+    causes.check("nobody listens", "Connection refused", "connect failed: ECONNREFUSED", client)
+    causes.check("a service of TCP", "Connection refused", "connect failed: ECONNRESET",
+                 other_service)
+    sh("ip", "link", "add", "causes", "type", "dummy")
+    try:
+        sh("ip", "addr", "add", "10.79.70.1/24", "dev", "causes")
+        sh("ip", "link", "set", "causes", "up")
+        causes.check("no device", "No such device", None, lambda: client("10.79.70.1"))
+        causes.check("no device, event", "RDMA_CM_EVENT_ADDR_ERROR, error -19", None, lambda: t.run(
+            "rping", "-c", "-a", "10.79.70.1", "-C", "1", expect=255))
+    finally:
+        sh("ip", "link", "del", "causes")
+    with t.library("stock"):
+        causes.check("datagrams", "Couldn't create QP", None, lambda: t.run(
+            "ibv_ud_pingpong", "-d", t.topo.dev_lo, "-g", "1", expect=1))
 
 
 @contextlib.contextmanager
