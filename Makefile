@@ -23,6 +23,13 @@ user:
 run-image:
 	@tools/run/image
 
+# IMAGE: that of another "make run-image".
+wheel:
+	@tools/vm/wheel $(if $(IMAGE),--image "$(IMAGE)")
+
+container:
+	@tools/vm/container
+
 deb:
 	@tools/vm/deb $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
 
@@ -156,6 +163,8 @@ help:
 	@echo "make user             our library for programs (a provider of rdma-core): build/user"
 	@echo "make modules_install  installs what make or make packaged has built (INSTALL_MOD_PATH)"
 	@echo "make run-image        what tools/run/rsiw-run boots: build/run/rsiw-run.img"
+	@echo "make wheel            rsiw-run and that file as a Python wheel, in build/wheel"
+	@echo "make container        the same with QEMU as a container (OCI), in build/container"
 	@echo "make deb              Debian packages for the packaged kernel, and for DKMS, in build/deb"
 	@echo "                      (DEB_VERSION=... RSIW_SIGN_KEY=... RSIW_SIGN_CERT=...)"
 	@echo "make release          all files of a release, with checksums, in build/release"
@@ -163,4 +172,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged port user run-image deb release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-quick conformance-report lint clean distclean help
+.PHONY: module packaged port user run-image wheel container deb release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-quick conformance-report lint clean distclean help

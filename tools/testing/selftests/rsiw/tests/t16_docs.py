@@ -33,7 +33,7 @@ def hosts(t):
 def docs_blocks(t):
     """Each block of commands names the test that runs it, and the text those that there are."""
     tests = {each.name for each in core.collect()} | {
-        "check-deb", "check-run", "check-run-cargo", "check-run-first", "check-run-mpi",
+        "check-deb", "check-publish", "check-run", "check-run-cargo", "check-run-first", "check-run-mpi",
         "check-run-valkey"}
     for block in docs.blocks():
         if block.test and block.test not in tests:
