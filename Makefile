@@ -33,6 +33,9 @@ container:
 deb:
 	@tools/vm/deb $(if $(DEB_VERSION),--version "$(DEB_VERSION)")
 
+archive:
+	@tools/vm/archive $(if $(KEY),--key "$(KEY)")
+
 release:
 	@tools/vm/release $(if $(VERSION),--version "$(VERSION)") $(if $(KEY),--key "$(KEY)")
 
@@ -167,9 +170,10 @@ help:
 	@echo "make container        the same with QEMU as a container (OCI), in build/container"
 	@echo "make deb              Debian packages for the packaged kernel, and for DKMS, in build/deb"
 	@echo "                      (DEB_VERSION=... RSIW_SIGN_KEY=... RSIW_SIGN_CERT=...)"
+	@echo "make archive          an archive of them for apt, in build/archive, signed with KEY=..."
 	@echo "make release          all files of a release, with checksums, in build/release"
 	@echo "                      (VERSION=... as a check, KEY=... to sign them)"
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged port user run-image wheel container deb release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-quick conformance-report lint clean distclean help
+.PHONY: module packaged port user run-image wheel container deb archive release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-quick conformance-report lint clean distclean help

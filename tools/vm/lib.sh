@@ -27,6 +27,12 @@ known_kernels()
 	awk '/^[^#]/ { print $1 }' "$kernels"
 }
 
+# Those of Debian 13, which "deb" takes.
+debian_13()
+{
+	awk '/^[^#]/ && $2 ~ /^trixie/ { print $1 }' "$kernels"
+}
+
 of_kernel()
 {
 	awk -v name="$KERNEL" -v column="$1" '$1 == name { print $column }' "$kernels"
