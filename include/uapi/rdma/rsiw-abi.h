@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
 /*
  * What rsiw adds to the ABI of include/uapi/rdma/siw-abi.h, which it speaks
- * otherwise (driver id RDMA_DRIVER_SIW, ABI version 1). What it means is in
- * Documentation/infiniband/rsiw-abi.rst.
+ * otherwise (ABI version 1; driver id RDMA_DRIVER_SIW, as long as the kernel has
+ * none for rsiw). What it means is in Documentation/infiniband/rsiw-abi.rst.
  */
 #ifndef _RSIW_ABI_H
 #define _RSIW_ABI_H
@@ -75,7 +75,7 @@ struct rsiw_uresp_alloc_ctx {
 #define RSIW_MAX_POLL_US	1000
 
 struct rsiw_ureq_create_qp {
-	__u32 poll_us;		/* RSIW_MAX_POLL_US at most, or that is used */
+	__u32 poll_us;		/* RSIW_MAX_POLL_US at most */
 	__u32 pad;		/* 0 */
 };
 

@@ -28,6 +28,7 @@ use crate::ffi::rdma::device::{
     Registration,
     Spec, //
 };
+use crate::ffi::rdma::driver::DriverId;
 use crate::ffi::rsiw::{
     params,
     Queues,
@@ -64,7 +65,7 @@ impl Parts for Links {
             maker: make_devices(queues.get())?,
             devices: AllDevices(queues.get().clone()),
             notifier <- NetdevNotifier::new(),
-            siw: if params::siw_link_type() {
+            siw: if IS_SIWS && params::siw_link_type() {
                 Some(KBox::pin_init(Registration::new(c"siw"), GFP_KERNEL)?)
             } else {
                 None
@@ -84,10 +85,13 @@ fn make_devices(queues: &Arc<Queues>) -> Result<Maker> {
     Maker::new(Arc::new(shared, GFP_KERNEL)?)
 }
 
-/// Returns `EBUSY` if siw is loaded. The provider of user space knows the devices of both drivers
-/// by one number, and each driver would take the other's devices for its own.
+/// Whether devices have the number of siw's, because the kernel has none for this driver.
+const IS_SIWS: bool = DriverId::RSIW.is(DriverId::SIW);
+
+/// Returns `EBUSY` if siw is loaded and its devices have the number of ours: each driver would take
+/// the other's devices for its own.
 fn refuse_siw() -> Result {
-    if module::is_loaded(c"siw") {
+    if IS_SIWS && module::is_loaded(c"siw") {
         pr_err!(
             "the module siw is loaded; unload it first: both serve the same user-space provider\n"
         );

@@ -117,7 +117,7 @@ fn features(udata: Option<&Udata<'_>>) -> Features {
 
 #[vtable]
 impl Driver for Rsiw {
-    const DRIVER_ID: DriverId = DriverId::SIW;
+    const DRIVER_ID: DriverId = DriverId::RSIW;
     const ABI_VERSION: u32 = abi::VERSION;
     const IN_C: InC = rsiw::in_c::<Self>();
     const NODE_DESC: &'static [u8] = b"rsiw: software iWARP";

@@ -336,8 +336,11 @@ impl CreateQpReq {
     /// Returns for how many microseconds after each request the send queue is to be polled, 0
     /// for none; or `EINVAL` if something is asked for that there is not.
     pub(crate) fn poll_us(&self) -> Result<u32> {
-        match self.pad {
-            0 => Ok(self.poll_us.min(MAX_POLL_US)),
+        match self {
+            Self {
+                poll_us: us @ ..=MAX_POLL_US,
+                pad: 0,
+            } => Ok(*us),
             _ => Err(EINVAL),
         }
     }

@@ -34,6 +34,9 @@ pub(crate) mod b {
         Zeroable, //
     };
 
+    // Where the kernel's enum has it, that hides this one.
+    pub(crate) use super::absent::*;
+
     type __kernel_size_t = usize;
     type __kernel_ssize_t = isize;
     type __kernel_ptrdiff_t = isize;
@@ -58,6 +61,14 @@ pub(crate) mod h {
     use kernel::ffi;
 
     include!(concat!(env!("RSIW_FFI_GEN"), "/helpers_generated.rs"));
+}
+
+/// What the kernel may not have, with what is taken in its place.
+#[allow(non_upper_case_globals, reason = "names of C")]
+mod absent {
+    /// As long as no number is assigned to rsiw.
+    pub(crate) const rdma_driver_id_RDMA_DRIVER_RSIW: super::b::rdma_driver_id =
+        super::b::rdma_driver_id_RDMA_DRIVER_SIW;
 }
 
 /// Types that the generated bindings name only behind pointers. Types embedded by value must not be

@@ -122,6 +122,13 @@ impl DriverId {
     #[allow(dead_code, reason = "for drivers that begin")]
     pub(crate) const UNKNOWN: Self = Self(b::rdma_driver_id_RDMA_DRIVER_UNKNOWN);
     pub(crate) const SIW: Self = Self(b::rdma_driver_id_RDMA_DRIVER_SIW);
+    /// That of rsiw where the kernel has one, else that of [`Self::SIW`].
+    pub(crate) const RSIW: Self = Self(b::rdma_driver_id_RDMA_DRIVER_RSIW);
+
+    /// Returns whether the two name one provider.
+    pub(crate) const fn is(self, other: Self) -> bool {
+        self.0 == other.0
+    }
 }
 
 /// What of a driver is written in C, because the core's macros declare it.

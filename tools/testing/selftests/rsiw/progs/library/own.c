@@ -457,6 +457,11 @@ static void pads(void)
 	begin(ALL_ACCESS);
 	err = raw_create_qp(b.a.pd, b.a.scq, (struct rsiw_ureq_create_qp){ .pad = 1 }, answer, &num);
 	expect(err == EINVAL, "created: %s", strerror(err));
+	part("V-IMM-2 more time than there can be is refused");
+	err = raw_create_qp(b.a.pd, b.a.scq,
+			    (struct rsiw_ureq_create_qp){ .poll_us = RSIW_MAX_POLL_US + 1 },
+			    answer, &num);
+	expect(err == EINVAL, "created: %s", strerror(err));
 	forget();
 }
 
