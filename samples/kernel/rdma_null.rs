@@ -145,7 +145,7 @@ impl Driver for Null {
     type Grant = ();
     type Counter = ();
 
-    fn query_device(dev: &NullDevice, _for_process: bool) -> DeviceAttr {
+    fn query_device(_dev: &NullDevice, _for_process: bool) -> DeviceAttr {
         DeviceAttr {
             max_pd: 16,
             max_cq: 16,

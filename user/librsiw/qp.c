@@ -209,7 +209,7 @@ static uint32_t poll_us(const struct rsiw_context *ctx)
 }
 
 static int map_polled(struct rsiw_qp *qp, struct ibv_context *context,
-		    const struct rsiw_uresp_create_qp *resp)
+		      const struct rsiw_uresp_create_qp *resp)
 {
 	void *at;
 

@@ -311,4 +311,5 @@ static const struct verbs_device_ops rsiw_device_ops = {
 	.alloc_device = rsiw_alloc_device,
 	.uninit_device = rsiw_uninit_device,
 };
+
 PROVIDER_DRIVER(rsiw, rsiw_device_ops);

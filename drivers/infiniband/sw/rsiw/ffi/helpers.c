@@ -9,6 +9,7 @@
 #include "helpers/dmabuf.c"
 #include "helpers/keys.c"
 #include "helpers/mem.c"
+#include "helpers/module.c"
 #include "helpers/net.c"
 #include "helpers/netdev.c"
 #include "helpers/process.c"
