@@ -45,6 +45,10 @@ port:
 modules_install:
 	@tools/vm/install "$(KDIR)"
 
+# CHECK=0: the patches are made, and not built.
+series:
+	@tools/vm/series $(if $(filter 0 no,$(CHECK)),--no-build)
+
 demo check-long check-kernels shell in-tree update:
 	@tools/vm/$@
 
@@ -129,9 +133,11 @@ distclean: clean
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests; with ARCH=arm64 those in guests, with pages of 4 and of 16 KiB"
-	@echo "make check-long       what takes longer: kernel services, our own library, other kernels, two guests, packages, rsiw-run, in-tree"
+	@echo "make check-long       what takes longer: kernel services, our own library, other kernels, two guests, packages, rsiw-run, in-tree, series"
 	@echo "make check-kernels    the first twenty tests with each packaged kernel that is known"
 	@echo "make in-tree          the driver in the kernel's source tree: W=1, sparse, checkpatch, selftests"
+	@echo "make series           patches for the mailing lists (kernel, rdma-core) in build/series, each of them built"
+	@echo "                      (CHECK=0: only made, and looked at by checkpatch)"
 	@echo "make conformance-report  which rows of the requirement matrix the last test results show"
 	@echo "make check-soak       traffic and disturbances for half an hour (SECONDS=1800)"
 	@echo "make check-debug      the tests in guests on a kernel with KASAN, lockdep and kmemleak"
@@ -176,4 +182,4 @@ help:
 	@echo "make clean            removes build/"
 	@echo "make distclean        removes build/ and the caches"
 
-.PHONY: module packaged port user run-image wheel container deb archive release modules_install demo check check-long check-kernels in-tree update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-quick conformance-report lint clean distclean help
+.PHONY: module packaged port user run-image wheel container deb archive release modules_install demo check check-long check-kernels in-tree series update check-soak check-debug fuzz coverage mutants shell bench profile bench-native bench-sweep bench-scale bench-wan bench-smp bench-storage bench-posting bench-quick conformance-report lint clean distclean help
