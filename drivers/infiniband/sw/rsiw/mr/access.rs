@@ -91,15 +91,15 @@ impl Access {
         self.0.common(Self::REMOTE) != AccessFlags::NONE
     }
 
-    /// Returns whether a window may have these rights: some for the peer, and no others.
-    pub(crate) fn is_window(self) -> bool {
-        self.is_remote() && self.0.is_within(Self::REMOTE)
-    }
-
-    /// Returns whether all of `flags` mean something to a window.
-    pub(crate) fn are_of_window(flags: AccessFlags) -> bool {
-        let known = Self::REMOTE.union(AccessFlags::ZERO_BASED);
-        flags.is_within(known.union(AccessFlags::OPTIONAL))
+    /// Returns the rights that `flags` give to a window: some of the peer's, or it is refused. That
+    /// this host may write means nothing to a window, but programs ask for it along with them.
+    pub(crate) fn of_window(flags: AccessFlags) -> Option<Self> {
+        let rights = Self(flags.common(Self::REMOTE));
+        let known = Self::REMOTE
+            .union(Self::LOCAL_WRITE.0)
+            .union(AccessFlags::ZERO_BASED)
+            .union(AccessFlags::OPTIONAL);
+        (rights.is_remote() && flags.is_within(known)).then_some(rights)
     }
 
     /// Returns whether all of `flags` mean something to a fast registration: rights, and what a

@@ -194,10 +194,7 @@ impl Window {
 
     /// Returns what the window is to stand for.
     fn bound(&self, wr: &Binding, region: Arc<Mr>, party: Party<'_>) -> Result<Bound, BindError> {
-        let access = Access::from_verbs(wr.access);
-        if !access.is_window() || !Access::are_of_window(wr.access) {
-            return Err(BindError::Access);
-        }
+        let access = Access::of_window(wr.access).ok_or(BindError::Access)?;
         let zero_based = wr.access.contains(AccessFlags::ZERO_BASED);
         let base = if zero_based { 0 } else { wr.addr };
         let range = Range::new(base, wr.len).ok_or(BindError::Bounds)?;

@@ -194,7 +194,9 @@ static void windows(void)
 	CHECK_SYS(invalidate(rkey));
 	good(b.p.scq, IBV_WC_LOCAL_INV);
 	rkey = ibv_inc_rkey(rkey);
-	CHECK_SYS(bind_window(mw, rkey, 8192, 16, IBV_ACCESS_REMOTE_WRITE));
+	/* The right of this host means nothing to a window. */
+	CHECK_SYS(bind_window(mw, rkey, 8192, 16,
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
 	good(b.p.scq, IBV_WC_BIND_MW);
 	write_by(rkey, 8192, 16);
 	good(b.a.scq, IBV_WC_RDMA_WRITE);
@@ -211,6 +213,7 @@ static void windows(void)
 
 	part("V-MW-5 nor with rights that a window cannot have");
 	bind_refused(REGION_ACCESS, -1);
+	bind_refused(REGION_ACCESS, IBV_ACCESS_LOCAL_WRITE);
 
 	part("V-MW-13 the peer invalidates it");
 	begin(REGION_ACCESS);
