@@ -28,6 +28,7 @@ static const int8_t wc_status[] = {
 	[RSIW_WC_MW_BIND_ERR] = IBV_WC_MW_BIND_ERR,
 	[RSIW_WC_RETRY_EXC_ERR] = IBV_WC_RETRY_EXC_ERR,
 	[RSIW_WC_RNR_RETRY_EXC_ERR] = IBV_WC_RNR_RETRY_EXC_ERR,
+	[RSIW_WC_REM_OP_ERR] = IBV_WC_REM_OP_ERR,
 };
 
 static const int16_t wc_opcode[] = {

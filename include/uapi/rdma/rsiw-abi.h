@@ -245,6 +245,7 @@ enum rsiw_opcode {
 #define RSIW_WC_MW_BIND_ERR	10
 #define RSIW_WC_RETRY_EXC_ERR	11
 #define RSIW_WC_RNR_RETRY_EXC_ERR	12
+#define RSIW_WC_REM_OP_ERR		13
 
 /* The same as struct siw_sge. */
 struct rsiw_sge {

@@ -410,6 +410,7 @@ pub(crate) const fn wc_status(status: Status<Fault>) -> u16 {
         Status::Failed(Fault::Bind) => 10,
         Status::Failed(Fault::RetryExceeded) => 11,
         Status::Failed(Fault::RnrRetryExceeded) => 12,
+        Status::Failed(Fault::RemoteOperation) => 13,
     }
 }
 

@@ -237,6 +237,7 @@ const fn wc_status(status: Status<Fault>) -> WcStatus {
             Fault::General => WcStatus::GENERAL_ERR,
             Fault::RetryExceeded => WcStatus::RETRY_EXC_ERR,
             Fault::RnrRetryExceeded => WcStatus::RNR_RETRY_EXC_ERR,
+            Fault::RemoteOperation => WcStatus::REM_OP_ERR,
         },
     }
 }

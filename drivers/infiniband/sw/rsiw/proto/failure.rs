@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     RetryExceeded,
     /// The peer has no receive for a message.
     RnrRetryExceeded,
+    /// The peer failed at its own end: its receive was bad, or its memory.
+    RemoteOperation,
 }
 
 impl Status<Fault> {
@@ -49,6 +51,7 @@ impl Status<Fault> {
             Self::Failed(Fault::General) => c"general",
             Self::Failed(Fault::RetryExceeded) => c"retry_exceeded",
             Self::Failed(Fault::RnrRetryExceeded) => c"rnr_retry_exceeded",
+            Self::Failed(Fault::RemoteOperation) => c"remote_operation",
         }
     }
 }
@@ -97,6 +100,7 @@ impl Cause {
                     Fault::General => 7,
                     Fault::RetryExceeded => 8,
                     Fault::RnrRetryExceeded => 9,
+                    Fault::RemoteOperation => 10,
                 },
             ),
             Status::Failed(_) | Status::Flushed => stream,

@@ -696,6 +696,7 @@ impl Qp {
         if self.shared.by_number.is_told() {
             let fault = match remote_class(end.code) {
                 _ if end.code == TermError::UntaggedNoBuffer.code() => Fault::RnrRetryExceeded,
+                _ if end.code == TermError::LocalCatastrophic.code() => Fault::RemoteOperation,
                 Async::Access => Fault::RemoteAccess,
                 Async::Request => Fault::RemoteInvalid,
                 Async::Fatal => Fault::General,

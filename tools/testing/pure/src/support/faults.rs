@@ -5,7 +5,7 @@
 use crate::proto::failure::Fault;
 
 /// All of them, in the order of their numbers in `vendor_err`, from 1 on.
-pub(crate) const FAULTS: [Fault; 9] = [
+pub(crate) const FAULTS: [Fault; 10] = [
     Fault::LocalLength,
     Fault::LocalProtection,
     Fault::LocalOperation,
@@ -15,4 +15,5 @@ pub(crate) const FAULTS: [Fault; 9] = [
     Fault::General,
     Fault::RetryExceeded,
     Fault::RnrRetryExceeded,
+    Fault::RemoteOperation,
 ];

@@ -399,7 +399,22 @@ static void denied(void)
 	unmake();
 }
 
-/* The same for a Read behind a Write, which is placed, and in front of a Send. */
+/* The peer cannot take what is sent, as its receive names no region. */
+static void unable(void)
+{
+	make();
+	meet(&number_defaults);
+	talk();
+	CHECK_SYS(ep_post_recv(&b.p, 5, pbuf, LEN, pmr->lkey ^ 0x100));
+	post(&b.a, IBV_WR_SEND);
+	completes(b.p.rcq, IBV_WC_LOC_PROT_ERR);
+	completes(b.a.scq, unanswered(IBV_WC_REM_OP_ERR));
+	state_is(&b.a, IBV_QPS_ERR);
+	state_is(&b.p, IBV_QPS_ERR);
+	unmake();
+}
+
+/* A Read that the peer denies, behind a Write, which is placed, and in front of a Send. */
 static void denied_read(void)
 {
 	unsigned int i;
@@ -611,6 +626,8 @@ static void run(void)
 	no_receive();
 	part("the peer refuses a request");
 	denied();
+	part("the peer's receive is bad");
+	unable();
 	part("the peer refuses a Read behind a Write");
 	denied_read();
 	if (!stock) {

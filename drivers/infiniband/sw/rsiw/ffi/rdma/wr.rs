@@ -528,6 +528,7 @@ numbers! {
     GENERAL_ERR = ib_wc_status_IB_WC_GENERAL_ERR,
     RETRY_EXC_ERR = ib_wc_status_IB_WC_RETRY_EXC_ERR,
     RNR_RETRY_EXC_ERR = ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR,
+    REM_OP_ERR = ib_wc_status_IB_WC_REM_OP_ERR,
 }
 
 numbers! {
