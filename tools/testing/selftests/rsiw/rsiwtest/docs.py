@@ -84,6 +84,28 @@ def named_tests():
                 yield from re.findall(r"``(.*?)``", found[1])
 
 
+def application_tests():
+    """What the table of programs names in its last column: pairs of a test and the script of
+    tools/vm that runs it, which is None for those that are here."""
+    with open(page_of("rsiw.rst"), encoding="utf-8") as f:
+        table = f.read().split("\nWhat runs on it\n")[1].split("\n\n", 4)[3]
+    for row in re.split(r"\n   \* - ", table)[1:]:
+        for group in row.split("\n     -")[2].split(";"):
+            scripts = re.findall(r"check-\w+", group) or [None]
+            yield from ((name, script) for name in re.findall(r"``(\w[\w*-]*)``", group)
+                        for script in scripts)
+
+
+def runs_there(name, script):
+    """Whether a script of tools/vm runs a test, of those that the table of programs names."""
+    if script == "check-run":
+        with open(page_of("../../tools/vm/check-run"), encoding="utf-8") as f:
+            return "\n%s()" % name in f.read()
+    places = {"check-programs": "../../tools/testing/programs/%s/about",
+              "check-workflows": "workflows/%s.yml"}
+    return bool(glob.glob(page_of(places[script] % name)))
+
+
 def compared():
     """The table of what devices say in rsiw-compared.rst: by column, values by field."""
     with open(page_of("rsiw-compared.rst"), encoding="utf-8") as f:

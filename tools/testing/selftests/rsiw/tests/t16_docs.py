@@ -41,6 +41,12 @@ def docs_blocks(t):
     for name in docs.named_tests():
         if not fnmatch.filter(tests, name):
             raise Fail("no test is called %s" % name)
+    named = list(docs.application_tests())
+    if len(named) < 20:
+        raise Fail("the table of programs names %d tests only" % len(named))
+    for name, script in named:
+        if not (docs.runs_there(name, script) if script else fnmatch.filter(tests, name)):
+            raise Fail("%s runs no test that is called %s" % (script or "make check", name))
 
 
 @test("docs-first-steps", cost=8, only_type="rsiw")
