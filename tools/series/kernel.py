@@ -135,11 +135,13 @@ WIDTH = 100
 SPELLING = {"cknowledgement": "cknowledgment"}
 
 
-def kernel_style(text):
-    """Comments of the width that checkpatch wants, and words as its list spells them: both are
-    mechanical, and the project's files need not have them."""
+def kernel_style(text, is_code):
+    """Comments of code of the width that checkpatch wants, and words as its list spells them: both
+    are mechanical, and the project's files need not have them."""
     for old, new in SPELLING.items():
         text = text.replace(old, new)
+    if not is_code:
+        return text
     lines = text.split("\n")
     n = 0
     while n < len(lines):
@@ -176,7 +178,8 @@ def stage(top, ours):
     tree.replace(sample, "see `Kbuild`", "see `Makefile`")
     for name in glob.glob("**/*", root_dir=ours, recursive=True):
         if name.endswith((".rs", ".c", ".h", ".mk", ".rst", ".py")):
-            tree.write(name, kernel_style(tree.read(name)))
+            is_code = not name.endswith((".rst", ".py"))
+            tree.write(name, kernel_style(tree.read(name), is_code))
     return tree
 
 
