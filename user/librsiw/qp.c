@@ -200,11 +200,13 @@ static void set_doorbell(struct rsiw_qp *qp)
 static uint32_t poll_us(const struct rsiw_context *ctx)
 {
 	const char *asked = secure_getenv("RSIW_POLL_US");
-	unsigned long us;
+	uint32_t us = 0;
 
 	if (!asked || !(ctx->features & RSIW_FEATURE_POLL))
 		return 0;
-	us = strtoul(asked, NULL, 10);
+	/* Not by strtoul(), for which the loader would want glibc 2.38. */
+	for (; *asked >= '0' && *asked <= '9' && us < RSIW_MAX_POLL_US; asked++)
+		us = us * 10 + (*asked - '0');
 	return us < RSIW_MAX_POLL_US ? us : RSIW_MAX_POLL_US;
 }
 
@@ -349,6 +351,9 @@ int rsiw_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask)
 			return EINVAL;
 		return rsiw_resize_qp(qp, &attr->cap);
 	}
+	/* For a queue pair for datagrams librdmacm asks in this way only: it has none of iWARP. */
+	if (qp->is_ud && attr_mask & IBV_QP_ACCESS_FLAGS)
+		return EOPNOTSUPP;
 	ret = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
 	if (ret || !(attr_mask & IBV_QP_STATE))
 		return ret;
