@@ -47,8 +47,9 @@ PROGRAMS = [
 ]
 # For programs of a system that lacks them: rdma-core's libraries, and what these need.
 LIBRARIES = ["libibverbs.so.1", "librdmacm.so.1", "libibumad.so.3", "libnl-3.so.200",
-             "libnl-route-3.so.200", "libibverbs/libsiw-rdmav34.so", "rsocket/librspreload.so"]
-
+             "libnl-route-3.so.200", "rsocket/librspreload.so"]
+# And the providers of the drivers.
+PROVIDERS = ("siw", "rxe")
 
 # What the image has of other projects.
 taken = set()
@@ -59,6 +60,7 @@ def parse():
     p.add_argument("--kernel", required=True)
     p.add_argument("--release", required=True)
     p.add_argument("--module", required=True)
+    p.add_argument("--siw", required=True, help="the module, which Debian does not build")
     p.add_argument("--library", required=True, help="without suffix")
     p.add_argument("--version", required=True)
     p.add_argument("--commit", required=True)
@@ -79,6 +81,10 @@ def copy(path, to, mode=None):
         os.chmod(to, mode)
 
 
+def provider(name):
+    return f"{LIB}/libibverbs/lib{name}-rdmav34.so"
+
+
 def add_modules(args, root):
     """The kernel's modules that MODULES wants, rsiw, and the tables of modprobe."""
     source = f"/usr/lib/modules/{args.release}"
@@ -92,8 +98,11 @@ def add_modules(args, root):
         copy(f"{source}/{name}", f"{target}/{name}")
     for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         copy(f"{source}/{name}", f"{target}/{name}")
-    copy(args.module, f"{target}/extra/rsiw.ko")
-    run("strip", "--strip-debug", f"{target}/extra/rsiw.ko")
+    # siw is of the kernel's source, as it is.
+    os.makedirs(f"{target}/extra")
+    for module in (args.module, args.siw):
+        shutil.copy(module, f"{target}/extra")
+        run("strip", "--strip-debug", f"{target}/extra/{os.path.basename(module)}")
     run("depmod", "-b", root, "-m", "/usr/lib/modules", args.release)
 
 
@@ -101,7 +110,7 @@ def add_programs(args, root):
     """Programs that bring their own libraries: bin/NAME runs exec/NAME with lib."""
     os.makedirs(f"{root}/bin")
     programs = sorted({p for pattern in PROGRAMS for p in glob.glob(pattern)})
-    libraries = {f"{LIB}/libibverbs/libsiw-rdmav34.so"}
+    libraries = {provider(name) for name in PROVIDERS}
     for path in programs:
         name = os.path.basename(path)
         with open(path, "rb") as f:
@@ -121,19 +130,19 @@ def add_programs(args, root):
 
 def add_libraries(root):
     """A layer for the caller's file system. Links to lib where the files are there."""
-    for name in LIBRARIES:
-        to = f"{root}/rdma{LIB}/{name}"
-        copy(f"{LIB}/{name}", to)
-    config = f"{root}/rdma/etc/libibverbs.d/siw.driver"
-    os.makedirs(os.path.dirname(config))
-    with open(config, "w", encoding="ascii") as f:
-        f.write("driver siw\n")
+    for path in [f"{LIB}/{name}" for name in LIBRARIES] + [provider(name) for name in PROVIDERS]:
+        copy(path, f"{root}/rdma{path}")
+    config = f"{root}/rdma/etc/libibverbs.d"
+    os.makedirs(config)
+    for name in PROVIDERS:
+        with open(f"{config}/{name}.driver", "w", encoding="ascii") as f:
+            f.write(f"driver {name}\n")
 
 
 def add_guest(root):
     """What runs the guest: busybox and our scripts."""
     copy("/usr/bin/busybox", f"{root}/busybox", 0o755)
-    for name in ("guest-run", "guest-host", "as-user", "agent.py"):
+    for name in ("guest-run", "guest-host", "guest-count", "as-user", "agent.py"):
         copy(f"{HERE}/{name}", f"{root}/{name}", 0o755)
     os.symlink("busybox", f"{root}/modprobe")
 
@@ -193,6 +202,10 @@ def main():
                 with open(files[part], "rb") as f:
                     shutil.copyfileobj(f, out)
             out.truncate(position)
+    # For a debugger; what the image has of the module is the same without these.
+    beside = os.path.join(os.path.dirname(args.out), "rsiw.ko.debug")
+    run("objcopy", "--only-keep-debug", args.module, beside + ".new")
+    os.rename(beside + ".new", beside)
     os.rename(args.out + ".new", args.out)
 
 

@@ -3,11 +3,20 @@
 it tells of, each at a multiple of SECTOR."""
 
 import hashlib
+import os
 import sys
 
 SECTOR = 4096
 PARTS = ("kernel", "initramfs", "root")
 MAGIC = "rsiw-run image 1"
+
+
+def symbols(image):
+    """The file that is made with an image, and has the symbols of its rsiw.ko: beside it, or
+    where packages have them."""
+    path = os.path.join(os.path.dirname(os.path.abspath(image)), "rsiw.ko.debug")
+    packaged = f"/usr/lib/debug{path}"
+    return packaged if os.path.exists(packaged) else path
 
 
 def header(version, commit, release, parts):

@@ -1,0 +1,222 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""What rsiw-run does on this side of the machine, whose place a script takes: streams, statuses,
+what it tells, what it refuses, keeps and remembers."""
+# usage: host_side.py [TEST...]
+
+import hashlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, f"{HERE}/..")
+sys.dont_write_bytecode = True
+
+from parts import PARTS, SECTOR, header
+
+RUN = os.path.realpath(f"{HERE}/../rsiw-run")
+SECONDS = 60
+OOPS = "fine\nBUG: kernel NULL pointer dereference\nCall Trace:\n"
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        for name in ("bin", "tmp"):
+            os.mkdir(f"{self.folder}/{name}")
+        os.symlink(f"{HERE}/fake-qemu", f"{self.folder}/bin/qemu-system-x86_64")
+        self.image = f"{self.folder}/image"
+        empty = hashlib.sha256(b"").hexdigest()
+        with open(self.image, "wb") as f:
+            f.write(header("1", "none", "7.3", {name: (SECTOR, 0, empty) for name in PARTS}))
+        self.env = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}",
+                        RSIW_RUN_IMAGE=self.image, TMPDIR=f"{self.folder}/tmp",
+                        XDG_CACHE_HOME=f"{self.folder}/cache")
+        self.env.pop("RDMAV_DRIVERS", None)
+
+    def words(self, *words):
+        return [sys.executable, "-B", RUN, *words]
+
+    def run_(self, *words, status=0, text="", cwd=None, **env):
+        """What is printed, and what is said of it."""
+        done = subprocess.run(self.words(*words), input=text, env={**self.env, **env}, cwd=cwd or self.folder,
+                              text=True, capture_output=True, timeout=SECONDS, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        # Which libraries this system has is not the subject.
+        return done.stdout, re.sub(r"rsiw-run: this system lacks .*\n", "", done.stderr)
+
+    def tcg(self, *words, **more):
+        return self.run_("--accel", "tcg", *words, **more)
+
+    def left(self):
+        return os.listdir(f"{self.folder}/tmp")
+
+
+class Streams(Case):
+    def test_streams_and_status(self):
+        out, said = self.tcg("sh", "-c", "cat; echo error >&2; exit 7", text="one\n", status=7)
+        self.assertEqual(out, "one\n")
+        self.assertIn("error\n", said)
+        self.assertEqual(self.left(), [])
+
+    def test_no_input(self):
+        read, write = os.pipe()
+        os.write(write, b"one\ntwo\n")
+        os.close(write)
+        subprocess.run(self.words("--accel", "tcg", "-n", "cat"), stdin=read, env=self.env,
+                       timeout=SECONDS, check=True)
+        self.assertEqual(os.read(read, 100), b"one\ntwo\n")
+        os.close(read)
+
+    def test_background(self):
+        """In the background of a terminal it goes on, and gets its input in the foreground."""
+        script = (f"set -m; cd {self.folder}; {RUN} --accel tcg sh -c 'echo up; cat' >out & "
+                  "until grep -q up out; do sleep 0.1; done; sleep 1; jobs; fg; echo status $?")
+        child, terminal = pty.fork()
+        if not child:
+            os.execvpe("bash", ["bash", "-c", script], self.env)
+        os.write(terminal, b"later\n\x04")
+        seen = b""
+        deadline = time.monotonic() + SECONDS
+        while b"status " not in seen and time.monotonic() < deadline:
+            seen += os.read(terminal, 1000)
+        os.close(terminal)
+        os.kill(child, signal.SIGHUP)
+        os.waitpid(child, 0)
+        self.assertIn(b"Running", seen)
+        self.assertIn(b"status 0", seen)
+        with open(f"{self.folder}/out", encoding="ascii") as f:
+            self.assertEqual(f.read(), "up\nlater\n")
+
+
+class Told(Case):
+    COUNTED = "conn_established 6 tx_fpdus 7382 tx_send_bytes 40000000 tx_write_bytes 8000000"
+
+    def test_line(self):
+        self.assertIn("\nrsiw: 3 connections, 7,382 FPDUs, 48 MB\n",
+                      self.tcg("true", FAKE_COUNTED=self.COUNTED)[1])
+        self.assertIn("\nrxe: 5 packets, 12 octets\nrsiw: 0 connections, 0 FPDUs, 0 octets\n",
+                      self.tcg("--device", "rxe,rsiw", "true",
+                               FAKE_COUNTED="sent_pkts 5 sent_bytes 12")[1])
+        self.assertEqual(self.tcg("--quiet", "true", FAKE_COUNTED=self.COUNTED)[1], "")
+
+    def test_expect_rdma(self):
+        for counted, status in ((self.COUNTED, 0), ("", 123), ("tx_datagrams 1", 0), ("sent_pkts 1", 0),
+                                # By number: no connections of the RDMA CM.
+                                ("tx_fpdus 20", 0),
+                                # What belongs to set-up.
+                                ("conn_established 2 tx_fpdus 1", 123)):
+            with self.subTest(counted):
+                self.tcg("--expect-rdma", "true", FAKE_COUNTED=counted, status=status)
+        self.tcg("--expect-rdma", "sh", "-c", "exit 7", status=7)
+
+    def test_drivers(self):
+        """The library's variable, unless there is one."""
+        self.assertNotIn("librsiw", self.tcg("--stock", "env")[0])
+        mine = self.tcg("env", RDMAV_DRIVERS="mine")[0]
+        self.assertIn("\nRDMAV_DRIVERS=mine\n", "\n" + mine)
+
+
+class Faults(Case):
+    def kept(self, said):
+        """The log that is named, and what is printed behind that."""
+        line, _, rest = said[said.index("rsiw-run: the machine "):].partition("\n")
+        path = line.rpartition("its log is in ")[2].removesuffix(":")
+        with open(path, encoding="ascii") as f:
+            self.assertEqual(f.read(), OOPS)
+        os.unlink(path)
+        return rest
+
+    def test_died(self):
+        said = self.tcg("true", status=126, FAKE_CONSOLE=OOPS, FAKE_DIES="1")[1]
+        self.assertTrue(self.kept(said).startswith("BUG: kernel NULL"))
+        self.assertEqual(self.left(), [])
+
+    def test_fault(self):
+        said = self.tcg("--quiet", "sh", "-c", "exit 3", status=3, FAKE_CONSOLE=OOPS)[1]
+        self.assertTrue(self.kept(said).startswith("BUG: kernel NULL"))
+        self.assertEqual(self.left(), [])
+
+    def test_waiting_is_no_fault(self):
+        said = self.tcg("--quiet", "true", FAKE_CONSOLE="watchdog: BUG: soft lockup - CPU#0\n")[1]
+        self.assertEqual(said, "")
+
+    def start(self, name):
+        with open(f"{self.folder}/{name}", "wb") as out:
+            child = subprocess.Popen(self.words("--accel", "tcg", "sh", "-c", "echo up; cat"), stdout=out,
+                                     stdin=subprocess.PIPE, env=self.env)
+        while not os.path.getsize(f"{self.folder}/{name}"):
+            self.assertIsNone(child.poll())
+            time.sleep(0.05)
+        return child
+
+    def test_killed(self):
+        """What it has left is removed by the next one, and what is used is not."""
+        used = self.start("used")
+        before = self.left()
+        killed = self.start("killed")
+        killed.kill()
+        killed.wait()
+        killed.stdin.close()
+        self.assertEqual(len(self.left()), 2)
+        self.tcg("true")
+        self.assertEqual(self.left(), before)
+        used.communicate(b"over\n", timeout=SECONDS)
+        self.assertEqual(used.returncode, 0)
+        self.assertEqual(self.left(), [])
+
+
+@unittest.skipUnless(os.access("/dev/kvm", os.R_OK | os.W_OK), "no KVM that could fail")
+class Kvm(Case):
+    def test_remembered(self):
+        path = f"{self.folder}/cache/rsiw-run/no-kvm"
+        self.assertIn("emulated (KVM does not work: no KVM today)",
+                      self.run_("true", FAKE_KVM="refuses")[1])
+        self.assertFalse(os.path.exists(path))
+        self.assertIn("emulated (KVM does not work)", self.run_("true", FAKE_KVM="hangs")[1])
+        self.assertIn(f"emulated (KVM did not work before, says {path})", self.run_("true")[1])
+        self.assertIn(", KVM, ready", self.run_("--accel", "kvm", "true")[1])
+        self.assertIn(", KVM, ready", self.run_("true")[1])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="ascii") as f:
+            f.write("another kernel")
+        self.assertIn(", KVM, ready", self.run_("true")[1])
+
+
+class Refused(Case):
+    def test_folders(self):
+        for folder in ("/dev/shm", "/proc", "/sys/kernel", "/run"):
+            self.assertIn(f"the working directory {folder} is not in the machine",
+                          self.tcg("true", cwd=folder, status=125)[1])
+
+    def test_options(self):
+        for words, said in (("--net delay=5ms", "needs --hosts or --machines"),
+                            ("--hosts 2 --net delay=5", "as in delay=5ms"),
+                            ("--hosts 2 --net jitter=5ms", "needs a delay"),
+                            ("--hosts 2 --net latency=5ms", "but any of delay"),
+                            ("--device rsiw,siw", "never loaded together"),
+                            ("--device rsiw,rsiw", "but any of"),
+                            ("--device rxe,rsiw --hosts 2", "--machines is"),
+                            ("--device siw --expect-rdma", "does not have"),
+                            ("--device rxe --param direct=0", "leaves out"),
+                            ("--param direct", "as in mpa_crc=N"),
+                            ("--writable /proc", "cannot be written to"),
+                            ("--shell -n", "--shell")):
+            with self.subTest(words):
+                self.assertIn(said, self.tcg(*words.split(), "true", status=2)[1])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--help"]:
+        print("usage: host_side.py [TEST...]    tests rsiw-run without a machine")
+    else:
+        unittest.main()

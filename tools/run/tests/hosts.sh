@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0
+# Several hosts and machines, the networks between them, and devices. Sourced by tools/vm/check-run.
+
+hosts()
+{
+	script '
+		rsiw-run --hosts 3 sh -ec "
+			on host3 rping -s -a host3 -C 10 -v &
+			until rping -c -a host3 -C 10 -v; do sleep 1; done
+			wait \$!
+			on host2 ping -c 1 -W 5 host3
+		"
+	'
+}
+
+perftest()
+{
+	script '
+		rsiw-run --hosts 2 sh -ec "
+			for tool in ib_write_bw ib_read_lat; do
+				on host2 \$tool -R -F -n 50 >server &
+				until on host2 ss -ltn | grep -q :18515; do sleep 0.2; done
+				\$tool -R -F -n 50 host2
+				wait \$!
+			done
+		"
+	'
+}
+
+# The status of a program on another machine, its streams and what it may do, as a user, and
+# what it leaves running.
+machines()
+{
+	script '
+		id me >/dev/null 2>&1 || useradd -u 1234 me
+		setpriv --reuid=1234 --regid=1234 --clear-groups rsiw-run --machines 2 sh -ec "
+			cd /tmp
+			on host2 rping -s -a host2 -C 10 -v &
+			until rping -c -a host2 -C 10 -v; do sleep 1; done
+			wait \$!
+			status=0
+			echo in | on host2 \"cat; hostname >&2; exit 9\" >out 2>errors || status=\$?
+			[ \$status = 9 ]
+			[ \$(cat out) = in ]
+			[ \$(cat errors) = host2 ]
+			[ \$(on host2 \"on host1 \\\"hostname; id -u\\\"\" | tr \"\n\" :) = host1:1234: ]
+			on host2 ip link set eth0 mtu 1400
+			status=0
+			on host3 true 2>errors || status=\$?
+			[ \$status = 255 ]
+			[ \"\$(cat errors)\" = \"on: no host host3\" ]
+			[ \$(on host2 \"head -c 3000000 /dev/zero\" | wc -c) = 3000000 ]
+			[ \$(on host2 yes 2>errors | head -n 1) = y ]
+			[ ! -s errors ]
+			later=\"until [ -e now ]; do sleep 0.1; done; touch went\"
+			timeout 100 on host2 \"{ \$later; echo later; } & echo first\" >out
+			[ \$(cat out) = first ]
+			printf \"1\n2\n\" | while read -r n; do on -n host2 echo \$n; done >lines
+			[ \$(wc -l <lines) = 2 ]
+			timeout 100 on host2 \"(\$later-silently) >silent 2>&1 &\"
+			on host2 touch now
+			until [ \$(tail -n 1 out) = later ]; do sleep 0.1; done
+			on host2 \"until [ -e went-silently ]; do sleep 0.1; done\"
+		"
+	'
+}
+
+# 50 ms each way, for data of RDMA as well, and packets of 9000 octets; not within one host.
+net()
+{
+	script '
+		! rsiw-run --net delay=50ms true 2>errors
+		cat errors
+		grep "needs --hosts or --machines" errors
+		rsiw-run --hosts 2 --net delay=50ms,rate=1gbit,mtu=9000 sh -ec "
+			ip link show eth0 | grep \"mtu 9000\"
+			ping -c 3 -s 8900 -M do host2
+			on host2 ib_read_lat -R -F -s 64 -n 10 >server &
+			until on host2 ss -ltn | grep -q :18515; do sleep 0.2; done
+			ib_read_lat -R -F -s 64 -n 10 host2
+			wait \$!
+		" >out
+		cat out
+		grep -q "^3 packets transmitted, 3 received" out
+		awk -F / "/^rtt/ { exit !(\$5 >= 100 && \$5 < 1000) }" out
+		awk "\$1 == 64 { n++; if (\$3 < 100000) exit 1 } END { exit n != 1 }" out
+	'
+}
+
+# The standard programs by the name of a host, of which there are two addresses; datagrams by name are
+# refused.
+names()
+{
+	script '
+		rsiw-run --root --hosts 2 sh -ec "
+			getent ahosts host2 | head -n 1 | grep \"^10.77.0.2 \"
+			mkdir -p /etc/rdma/rsocket
+			# The server of riostream asks for it when it listens already.
+			echo 1 >/etc/rdma/rsocket/iomap_size
+			# pair SERVER CLIENT
+			pair()
+			{
+				on -n host2 \$1 &
+				until on -n host2 ss -ltn | grep -q :\${3:-7471}; do sleep 0.2; done
+				timeout 100 \$2
+				wait \$!
+			}
+			pair rdma_server \"rdma_client -s host2\"
+			pair ucmatose \"ucmatose -s host2\"
+			pair \"rstream -S 64 -C 20\" \"rstream -s host2 -S 64 -C 20\"
+			pair \"riostream -S 64 -C 20\" \"riostream -s host2 -S 64 -C 20\"
+			pair \"rping -s -C 3\" \"rping -c -a host2 -C 3\" 7174
+			timeout 100 on -n host2 udaddy &
+			status=0
+			timeout 20 udaddy -s host2 2>errors || status=\$?
+			cat errors
+			[ \$status = 255 ]
+			grep \"unable to create QP: Operation not supported\" errors
+			kill \$!
+		" >out
+		cat out
+		[ "$(grep -c "^rdma_.*: end 0" out)" = 2 ]
+		[ "$(grep -c "^return status 0" out)" = 2 ]
+		[ "$(grep -c "^custom " out)" = 4 ]
+	'
+}
+
+# Devices of other drivers, beside ours and alone: the first named are the first ones, also for
+# programs of the root that has libraries of its own or gets them. What they count; a parameter.
+devices()
+{
+	script '
+		# listening DRIVER: rping on host2, and on this one by that driver; then what was counted.
+		cat >listening <<-"EOT"
+			on -n host2 rping -s -a host2 -C 3 &
+			sleep 2
+			until rping -c -a host2 -C 3; do sleep 1; done
+			wait $!
+		EOT
+		rsiw-run --device rxe,rsiw --param direct=0 --machines 2 sh -ec "
+			ibv_devices | sed -n 3p | grep rxe0
+			on host2 ibv_devices | sed -n 3p | grep rxe0
+			[ \$(cat /sys/module/rsiw/parameters/direct) = 0 ]
+			. ./listening
+			on -n host2 ibv_rc_pingpong -g 1 -d rxe0 -n 10 &
+			until ibv_rc_pingpong -g 1 -d rxe0 -n 10 host2; do sleep 1; done
+			wait \$!
+		" >out 2>errors
+		cat out errors
+		grep "^rxe: [1-9][0-9]* packets, [0-9.]* [kM]*B\$" errors
+		grep "^rsiw: 0 connections, 0 FPDUs, 0 octets\$" errors
+		rsiw-run --device rsiw,rxe --expect-rdma --machines 2 sh -ec "
+			ibv_devices | sed -n 3p | grep rsiw0
+			. ./listening
+		" >out 2>errors
+		cat out errors
+		grep "^rsiw: 1 connection, [1-9][0-9]* FPDUs, [0-9]* octets\$" errors
+		grep "^rxe: 0 packets" errors
+		rsiw-run --device siw --machines 2 sh -ec "
+			ibv_devices | sed -n 3p | grep siw0
+			. ./listening
+		"
+	'
+}
+
+# What counts as RDMA, and the status without it.
+expect()
+{
+	script '
+		# rdma STATUS COMMAND
+		rdma()
+		{
+			status=0
+			rsiw-run --expect-rdma sh -ec "$2" >out 2>errors || status=$?
+			cat out errors
+			[ "$status" = "$1" ]
+		}
+		rdma 123 "true"
+		grep "^rsiw: 0 connections, 0 FPDUs, 0 octets\$" errors
+		grep "nothing was sent" errors
+		rdma 7 "exit 7"
+		rdma 0 "ibv_rc_pingpong -g 1 -n 10 & until ibv_rc_pingpong -g 1 -n 10 host1; do sleep 1; done"
+		grep "^rsiw: .* FPDUs, " errors
+		rdma 0 "ibv_ud_pingpong -g 1 -n 10 & until ibv_ud_pingpong -g 1 -n 10 host1; do sleep 1; done"
+		grep "^rsiw: 0 connections, 0 FPDUs, [1-9][0-9]* datagrams, " errors
+		rsiw-run --quiet true 2>errors
+		[ ! -s errors ]
+	'
+}
+
+# All that netem does to packets.
+faults()
+{
+	script '
+		net=delay=5ms,jitter=1ms,loss=0.1%,reorder=1%,duplicate=1%,corrupt=0.1%,rate=1gbit
+		rsiw-run --hosts 2 --net $net sh -ec "
+			tc qdisc show dev eth0
+			on -n host2 ib_send_bw -R -F -n 200 >server &
+			until on -n host2 ss -ltn | grep -q :18515; do sleep 0.2; done
+			ib_send_bw -R -F -n 200 host2
+			wait \$!
+		" >out
+		cat out
+		for word in "delay 5ms *1ms" "loss 0.1%" "reorder 1%" "duplicate 1%" "corrupt 0.1%" "rate 1Gbit"; do
+			grep "$word" out
+		done
+		for net in delay=5 loss=x jitter=1ms latency=5ms; do
+			status=0
+			rsiw-run --hosts 2 --net $net true 2>errors || status=$?
+			[ "$status" = 2 ]
+			grep "argument --net: " errors
+		done
+	'
+}
