@@ -17,13 +17,14 @@ first()
 		[ "$status" = 0 ]
 		# has PATTERN N: in N lines.
 		has() { [ "$(grep -c "$1" out)" = "$2" ]; }
+		# How far the client is when the fault is there depends on how busy the host is.
 		case $(sed -n "s/^server: \([0-9]*\) messages, then \"Work Request Flushed.*/\1/p" out |
 			tr "\n" " ") in
-		"5 20 "[5-9]" 40 ") ;;
+		"5 20 "[5-9]" 40 "|"5 20 1"[0-9]" 40 ") ;;
 		*) exit 1 ;;
 		esac
 		has "^client: message 20, back after" 2
-		grep "^client: message [67], back after [2-9][0-9][0-9][0-9]\." out
+		grep "^client: message [0-9]*, back after [2-9][0-9][0-9][0-9]\." out
 		has "retrans:[0-9]*/[1-9]" 1
 		has "^ *tx_send_requests 20" 1
 		has "^ *rx_send_requests 20" 1
