@@ -50,7 +50,7 @@ pub(crate) const COPIED: &[Copied] = &[
         lines: &[
             "rq.set_flushes(true);",
             "smp_mb(Full);",
-            "drain(most, || receiving.discard(), flush);",
+            "drain(AT_A_TIME, || receiving.discard(), flush);",
         ],
     },
 ];
