@@ -96,11 +96,16 @@ def application_tests():
                         for script in scripts)
 
 
+def read(name):
+    with open(name, encoding="utf-8") as f:
+        return f.read()
+
+
 def runs_there(name, script):
     """Whether a script of tools/vm runs a test, of those that the table of programs names."""
     if script == "check-run":
-        with open(page_of("../../tools/vm/check-run"), encoding="utf-8") as f:
-            return "\n%s()" % name in f.read()
+        return any("\n%s()" % name in text for text in map(
+            read, glob.glob(page_of("../../tools/run/tests/*.sh"))))
     places = {"check-programs": "../../tools/testing/programs/%s/about",
               "check-workflows": "workflows/%s.yml"}
     return bool(glob.glob(page_of(places[script] % name)))
