@@ -4,6 +4,7 @@
 
 import os
 import re
+import subprocess
 import sys
 
 from source import main
@@ -189,6 +190,23 @@ def versions():
         module = re.findall(r"^#define RSIW_VERSION_M\w+ (\d+)$", f.read(), re.M)
     if not package or list(package.groups()) != module:
         yield f"the version is {'.'.join(module)}, debian/changelog begins with another one"
+
+
+# An option in the text that --help prints, and in a manual page.
+OPTION = re.compile(r"^  (-\S+)", re.M)
+FLAG = re.compile(r"^\.It Fl (\S+)", re.M)
+
+
+def options():
+    """The manual page of rsiw-run has the options that it tells of itself."""
+    text = subprocess.run([sys.executable, "-B", "tools/run/rsiw-run", "--help"], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    told = set(OPTION.findall(text)) | {"--help"}
+    with open("Documentation/infiniband/rsiw-run.1", encoding="utf-8") as f:
+        paged = {f"-{flag}" for flag in FLAG.findall(f.read())}
+    for option in sorted(told ^ paged):
+        where = "--help of rsiw-run" if option in paged else "Documentation/infiniband/rsiw-run.1"
+        yield f"{where} lacks {option}"
 
 
 def compat():
@@ -392,7 +410,7 @@ def tests_of_one_name():
 def check_all():
     self_test()
     yield from rooms(path for path, _ in driver())
-    for rule in (versions, compat, short, namesakes, listed, named, prose, tests_of_one_name):
+    for rule in (versions, options, compat, short, namesakes, listed, named, prose, tests_of_one_name):
         yield from rule()
     for path in sorted(files()):
         try:
