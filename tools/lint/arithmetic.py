@@ -5,11 +5,10 @@
 Reads the driver's Rust files, outside comments and strings. Run at the top of the checkout.
 """
 
-import os
 import re
 import sys
 
-from source import blank, line_of, main
+from source import blank, end_of_arguments, line_of, main, rust_files
 
 DRIVER = "drivers/infiniband/sw/rsiw"
 # What stands for the kernel itself, the file of the kinds, and tests.
@@ -55,15 +54,6 @@ def files(table):
     return {path for paths in table.values() for path in paths.split()}
 
 
-def behind_call(code, at):
-    """Behind the bracket that closes the one that was opened just before `at`."""
-    depth = 1
-    while at < len(code) and depth:
-        depth += (code[at] == "(") - (code[at] == ")")
-        at += 1
-    return at
-
-
 def check(path, code, used):
     """What is wrong with a file, as places and words. `used` gets what needs its exception."""
     wraps, counters, asked = files(WRAPS), files(COUNTERS), files(ASKED)
@@ -76,7 +66,7 @@ def check(path, code, used):
         if path not in counters:
             yield m.start(), f"{m.group(1)} counts on, and is neither Saturating nor Wrapping"
     for m in CHECKED.finditer(code):
-        end = behind_call(code, m.end())
+        end = end_of_arguments(code, m.end()) + 1
         if DEFECT.match(code, end):
             yield m.start(), "a length that was checked is added to by try_add, try_sub, try_mul"
         elif ERROR.match(code, end):
@@ -103,21 +93,11 @@ def self_test():
     assert not found("a.checked_sub(b).filter(|rest| *rest > 0)")
 
 
-def sources():
-    """The files, by their place in the driver."""
-    for where, dirs, names in os.walk(DRIVER):
-        dirs.sort()
-        for name in sorted(names):
-            path = os.path.relpath(os.path.join(where, name), DRIVER)
-            if name.endswith(".rs") and not LEFT_OUT.search(path):
-                with open(os.path.join(DRIVER, path), encoding="utf-8") as f:
-                    yield path, blank(f.read())
-
-
 def check_all():
     self_test()
     used = set()
-    for path, code in sources():
+    for path, text in rust_files(DRIVER, LEFT_OUT):
+        code = blank(text)
         for at, words in check(path, code, used):
             yield f"{path}:{line_of(code, at)}: {words}"
     for what, table in (("wraps", WRAPS), ("counters", COUNTERS), ("asked", ASKED)):

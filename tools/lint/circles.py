@@ -7,9 +7,10 @@ is the only definition in the driver. What a module has from elsewhere is used w
 Run at the top of the checkout.
 """
 
-import os
 import re
 import sys
+
+from source import rust_files
 
 DRIVER = "drivers/infiniband/sw/rsiw"
 # The most files of a circle.
@@ -145,15 +146,8 @@ def check(sources):
 
 
 def read():
-    files = {}
-    for where, _, names in os.walk(DRIVER):
-        for name in names:
-            if name.endswith(".rs"):
-                path = os.path.join(where, name)
-                module = os.path.relpath(path, DRIVER).removesuffix(".rs").removesuffix("/mod")
-                with open(path, encoding="utf-8") as f:
-                    files[tuple(module.split(os.sep))] = f.read()
-    return files
+    return {tuple(path.removesuffix(".rs").removesuffix("/mod").split("/")): text
+            for path, text in rust_files(DRIVER)}
 
 
 def self_test():

@@ -6,11 +6,10 @@ Reads every path that begins with crate:: in the driver's files, outside comment
 and strings. Run at the top of the checkout.
 """
 
-import os
 import re
 import sys
 
-from source import main
+from source import main, rust_files
 
 DRIVER = "drivers/infiniband/sw/rsiw"
 # From the top down. Modules of one line do not use each other.
@@ -105,14 +104,6 @@ def check_order(text):
         yield "the first comment does not have the order of tools/lint/layers.py"
 
 
-def files(top):
-    for where, dirs, names in os.walk(top):
-        dirs.sort()
-        for name in sorted(names):
-            if name.endswith(".rs"):
-                yield os.path.join(where, name)
-
-
 def self_test():
     cases = (
         ("qp", "use crate::{\n    cm::Endpoint,\n    cq::{Cq, cm},\n};", 1),
@@ -138,23 +129,21 @@ def self_test():
 
 def check_all():
     self_test()
-    for path in files(DRIVER):
-        names = os.path.relpath(path, DRIVER).removesuffix(".rs").split(os.sep)
+    for path, text in rust_files(DRIVER):
+        names = path.removesuffix(".rs").split("/")
         module, depth = names[0], len(names) - (names[-1] == "mod")
         if module == OTHER:
             continue
         if module not in RANK:
-            yield f"{path}: the module {module} has no layer"
+            yield f"{DRIVER}/{path}: the module {module} has no layer"
             continue
-        with open(path, encoding="utf-8") as f:
-            text = f.read()
         messages = list(check(module, text, depth))
         if module == "ffi" and names[1:2] != ["rsiw"]:
             messages += check_general(text)
         if module == "rsiw_main":
             messages += check_order(text)
         for message in messages:
-            yield f"{path}: {message}"
+            yield f"{DRIVER}/{path}: {message}"
 
 
 if __name__ == "__main__":

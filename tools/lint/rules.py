@@ -6,11 +6,10 @@ Reads the driver's Rust files, outside comments and strings, function by functio
 at the top of the checkout.
 """
 
-import os
 import re
 import sys
 
-from source import Program, Source, line_of, main
+from source import Program, Source, line_of, main, rust_files
 
 DRIVER = "drivers/infiniband/sw/rsiw"
 LOCKING = "Documentation/infiniband/rsiw-locking.rst"
@@ -342,16 +341,6 @@ def section_of(text, title):
     return re.split(r"\n[^\n]+\n=+\n", body[1], maxsplit=1)[0] if len(body) == 2 else ""
 
 
-def sources_of(top):
-    for where, dirs, names in os.walk(top):
-        dirs.sort()
-        for name in sorted(names):
-            path = os.path.relpath(os.path.join(where, name), top)
-            if name.endswith(".rs") and not LEFT_OUT.search(path):
-                with open(os.path.join(where, name), encoding="utf-8") as f:
-                    yield Source(path, f.read())
-
-
 def check(sources, section):
     above = [source for source in sources if not PURE.search(source.path)]
     yield from waits(above, ALL_WAITS, section)
@@ -473,7 +462,7 @@ def check_all():
     self_test()
     with open(LOCKING, encoding="utf-8") as f:
         section = section_of(f.read(), "What an end waits for")
-    sources = list(sources_of(DRIVER))
+    sources = [Source(*file) for file in rust_files(DRIVER, LEFT_OUT)]
     yield from check(sources, section)
     with open(COMPAT, encoding="utf-8") as compat:
         added = set(re.findall(r"^ {8}(E[A-Z0-9]+),$", compat.read(), re.M))

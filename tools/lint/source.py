@@ -13,6 +13,18 @@ NOISE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{.*", re.S)
 
 
+def rust_files(top, left_out=None):
+    """The Rust files in a folder and below, by path: pairs of a path from there and the text. Those
+    of which `left_out` finds the path are not read."""
+    for where, dirs, names in os.walk(top):
+        dirs.sort()
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(where, name), top)
+            if name.endswith(".rs") and not (left_out and left_out.search(path)):
+                with open(os.path.join(where, name), encoding="utf-8") as f:
+                    yield path, f.read()
+
+
 def blank(text):
     """The text with blanks for comments, strings and tests, each character at its place."""
     def blanks(m):
