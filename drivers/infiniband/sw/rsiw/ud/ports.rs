@@ -258,13 +258,13 @@ impl UdPort {
     }
 
     /// Takes in what has arrived, and leaves to a work item what is too much for one time.
-    fn receive_some(self: &Arc<Self>) {
+    fn receive_some(this: ArcBorrow<'_, Self>) {
         for _ in 0..AT_A_TIME {
-            if !self.receive() {
+            if !this.receive() {
                 return;
             }
         }
-        self.leave_to_work();
+        Arc::from(this).leave_to_work();
     }
 
     /// Takes in a datagram, if there is one. Returns whether there was.
@@ -292,7 +292,7 @@ impl UdPort {
 
 impl DatagramHandler for UdPort {
     fn arrived(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).receive_some();
+        Self::receive_some(this);
     }
 }
 
@@ -300,6 +300,6 @@ impl WorkItem for UdPort {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.receive_some();
+        Self::receive_some(this.as_arc_borrow());
     }
 }
