@@ -15,6 +15,11 @@ from .core import Fail
 from .tools import unrefused
 
 
+def read(name):
+    with open(name, encoding="utf-8") as f:
+        return f.read()
+
+
 def page_of(name):
     return os.path.join(os.path.dirname(__file__), "../../../../..",
                         "Documentation/infiniband", name)
@@ -51,8 +56,7 @@ def blocks():
 
 def blocks_of(page):
     """All blocks of a page."""
-    with open(page, encoding="utf-8") as f:
-        lines = f.read().splitlines()
+    lines = read(page).splitlines()
     found, section, said, at = [], None, None, 0
     while at < len(lines):
         line = lines[at]
@@ -79,26 +83,19 @@ def blocks_of(page):
 def named_tests():
     """The tests, or patterns of such, that the text of any page names."""
     for page in glob.glob(page_of("*.rst")):
-        with open(page, encoding="utf-8") as f:
-            for found in _TESTS.finditer(f.read()):
-                yield from re.findall(r"``(.*?)``", found[1])
+        for found in _TESTS.finditer(read(page)):
+            yield from re.findall(r"``(.*?)``", found[1])
 
 
 def application_tests():
     """What the table of programs names in its last column: pairs of a test and the script of
     tools/vm that runs it, which is None for those that are here."""
-    with open(page_of("rsiw.rst"), encoding="utf-8") as f:
-        table = f.read().split("\nWhat runs on it\n")[1].split("\n\n", 4)[3]
+    table = read(page_of("rsiw.rst")).split("\nWhat runs on it\n")[1].split("\n\n", 4)[3]
     for row in re.split(r"\n   \* - ", table)[1:]:
         for group in row.split("\n     -")[2].split(";"):
             scripts = re.findall(r"check-\w+", group) or [None]
             yield from ((name, script) for name in re.findall(r"``(\w[\w*-]*)``", group)
                         for script in scripts)
-
-
-def read(name):
-    with open(name, encoding="utf-8") as f:
-        return f.read()
 
 
 def runs_there(name, script):
@@ -113,8 +110,7 @@ def runs_there(name, script):
 
 def compared():
     """The table of what devices say in rsiw-compared.rst: by column, values by field."""
-    with open(page_of("rsiw-compared.rst"), encoding="utf-8") as f:
-        lines = iter(f.read().splitlines())
+    lines = iter(read(page_of("rsiw-compared.rst")).splitlines())
     head = next(re.split(" {2,}", line) for line in lines if line.startswith("field "))
     columns = {name: {} for name in head[1:]}
     next(lines)
