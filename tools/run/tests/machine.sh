@@ -53,7 +53,7 @@ refusals()
 		# The image without the beginning of its file system.
 		cp /usr/lib/rsiw-run/rsiw-run.img damaged.img
 		dd if=/dev/zero of=damaged.img bs=4096 count=1 conv=notrunc status=none \
-			seek="$(($(sed -n "s/^root \([0-9]*\) .*/\1/p;6q" damaged.img) / 4096))"
+			seek="$(($(head -n 7 damaged.img | sed -n "s/^root \([0-9]*\) .*/\1/p") / 4096))"
 		refused "guest-init: no image" --image damaged.img
 		rm damaged.img
 		for folder in / /dev /etc /run /proc /sys/kernel; do
