@@ -33,6 +33,7 @@ first()
 		has "^ *conn_established 1 " 1
 		has "^ *conn_lost 0 " 1
 		has "^TcpRetransSegs" 1
+		grep "^rsiw: 1 connection, 11 FPDUs, 100 octets\$" errors
 		grep "^first_client: message [0-9]*: Work Request Flushed Error" errors
 	'
 }
