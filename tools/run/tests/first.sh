@@ -1,6 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 # Sourced by tools/vm/check-run.
 
+# The first command of README.md, as somebody types it who has installed the package only.
+readme()
+{
+	sed -n "s/^    \(rsiw-run --hosts .*\)/\1/p" "$top/README.md" >"$root/srv/readme"
+	script '
+		[ "$(wc -l <readme)" = 1 ]
+		id me >/dev/null 2>&1 || useradd -m -u 1234 me
+		(cd /home/me; timeout 300 setpriv --reuid=1234 --regid=1234 --clear-groups \
+			env HOME=/home/me bash -c "$(cat /srv/readme)") >out 2>errors || { cat out errors; exit 1; }
+		cat out errors
+		[ "$(grep -c "^server ping data: rdma-ping-" out)" = 3 ]
+		grep "^rsiw: 1 connection, " errors
+	'
+}
+
 # The programs of rsiw-first.rst, compiled and run as it says: no message is lost while the network
 # is down and where packets are, and both ends notice when a device goes.
 first()
