@@ -163,13 +163,20 @@ impl CqTold {
 /// A ring that the queue of a process may go on in, and the offer to map it.
 type NewCqRing = (UserRing, MmapEntry);
 
+/// Who polls a queue, as far as is known without the queue's lock.
+enum CqConsumer {
+    /// A process, which says in this word of its ring what it waits for.
+    Process(MovableWord),
+    /// One in the kernel, whose handler is called through this.
+    Kernel(Arc<Vector>),
+}
+
 /// A completion queue, to which any number of queue pairs add. What is left of a queue pair may keep
 /// it longer than the core does.
 #[pin_data]
 pub(crate) struct Cq {
     handle: Arc<CqHandle>,
-    /// `None` for processes.
-    vector: Option<Arc<Vector>>,
+    consumer: CqConsumer,
     len: Atomic<u32>,
     #[pin]
     offer: Offer<NewCqRing>,
@@ -177,9 +184,6 @@ pub(crate) struct Cq {
     state: Watched<CqState>,
     /// Notifications up to now; wraps. Changes under the queue's lock.
     notified: Atomic<u32>,
-    /// A word in the ring of a process: there the process says what it waits for. `None` for kernel
-    /// consumers.
-    armed: Option<MovableWord>,
     /// Needed for the ring that a resize makes.
     loaded: Loaded,
     _quota: Quota,
@@ -204,16 +208,16 @@ impl Cq {
         }
         let len = init.cqe.checked_next_power_of_two().ok_or(EINVAL)?;
         let loaded = queues.loaded();
-        let (ring, entry, armed, vector) = match udata {
+        let (ring, entry, consumer) = match udata {
             Some(udata) => {
                 let (ring, entry) = UserRing::new(len, kind, udata, loaded)?;
                 let armed = MovableWord::new(ring.armed()?);
-                (CqRing::User(ring), Some(entry), Some(armed), None)
+                (CqRing::User(ring), Some(entry), CqConsumer::Process(armed))
             }
             None => {
                 let ring = CqRing::Kernel(KernelRing::new(len)?);
                 let vector = Vector::new(handle.clone(), queues, init.vector)?;
-                (ring, None, None, Some(vector))
+                (ring, None, CqConsumer::Kernel(vector))
             }
         };
         let state = CqState {
@@ -223,12 +227,11 @@ impl Cq {
         Arc::pin_init(
             pin_init!(Self {
                 handle,
-                vector,
+                consumer,
                 len: Atomic::new(len),
                 offer <- Offer::new(entry),
                 state <- Watched::new(new_spinlock_irq!(state, "rsiw::Cq::state")),
                 notified: Atomic::new(0),
-                armed,
                 loaded,
                 _quota: quota,
             }),
@@ -242,7 +245,10 @@ impl Cq {
 
     /// Returns the processor on which the completions of a kernel consumer are handled.
     pub(crate) fn processor(&self) -> Option<u32> {
-        self.vector.as_deref().map(Vector::processor)
+        match &self.consumer {
+            CqConsumer::Process(_) => None,
+            CqConsumer::Kernel(vector) => Some(vector.processor()),
+        }
     }
 
     /// Returns the offset by which the process maps the queue.
@@ -278,7 +284,7 @@ impl Cq {
         let replaced = loop {
             let mut state = self.state.lock();
             let since = match state.ring.user()?.go_on_in(&mut ring, &waiting)? {
-                Moved::Yes => break self.armed.as_ref().map(|word| word.replace(armed)),
+                Moved::Yes => break self.armed().map(|word| word.replace(armed)),
                 Moved::NotYet(since) => since,
             };
             drop(state);
@@ -394,8 +400,15 @@ impl Cq {
     /// all the time. Any context; takes no lock.
     #[inline(never)]
     pub(crate) fn is_awaited(&self) -> bool {
-        let armed = self.armed.as_ref();
-        armed.is_some_and(|word| word.load() != notify::NOT)
+        self.armed().is_some_and(|word| word.load() != notify::NOT)
+    }
+
+    /// Returns the word in which a process says what it waits for.
+    fn armed(&self) -> Option<&MovableWord> {
+        match &self.consumer {
+            CqConsumer::Process(word) => Some(word),
+            CqConsumer::Kernel(_) => None,
+        }
     }
 
     /// Returns the number of notifications to the consumer so far, which wraps. Any context.
@@ -415,9 +428,9 @@ impl Cq {
     pub(crate) fn describe(&self, to: &mut Details<'_>) -> Result {
         let told = CqTold::of(self.state.word());
         to.number(c"entries", self.len())?;
-        let armed = match &self.armed {
-            Some(word) => word.load(),
-            None => {
+        let armed = match &self.consumer {
+            CqConsumer::Process(word) => word.load(),
+            CqConsumer::Kernel(_) => {
                 to.number(c"waiting", told.waiting)?;
                 told.armed
             }
@@ -436,9 +449,9 @@ impl Cq {
     /// Calls the consumer's handler, that of a kernel consumer in softirq. Any context with
     /// interrupts on, without a lock that the handler might take.
     pub(crate) fn notify(&self) {
-        match &self.vector {
-            Some(vector) => Vector::notify(vector),
-            None => self.handle.notify(),
+        match &self.consumer {
+            CqConsumer::Process(_) => self.handle.notify(),
+            CqConsumer::Kernel(vector) => Vector::notify(vector),
         }
     }
 }

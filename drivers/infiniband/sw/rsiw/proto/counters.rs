@@ -130,6 +130,7 @@ counters! {
     LengthErrors = c"resp_local_length_error";
     /// Completions for which the queue had no room. Each ends its stream.
     CqOverflows = c"cq_overflows";
+    // Those from here on are in no tally: see [`TALLIED`].
     /// Connections that this side asked for.
     ConnAsked = c"conn_asked";
     /// Requests of peers that consumers were told of, and how these answered.
@@ -163,7 +164,11 @@ counters! {
 
 pub(crate) const COUNT: usize = Counter::ALL.len();
 
-const _: () = assert!(COUNT <= 64, "a tally marks counters in 64 bits");
+/// How many counters a tally has, the first ones: the others are of set-up and of datagrams, which
+/// no half of a connection counts.
+pub(crate) const TALLIED: usize = Counter::ConnAsked.index();
+
+const _: () = assert!(TALLIED <= 64, "a tally marks counters in 64 bits");
 
 impl Counter {
     #[inline(always)]
@@ -252,7 +257,7 @@ impl Counter {
 /// Counts that are not in the sums yet. Under the lock of the half that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
-    counts: [u64; COUNT],
+    counts: [u64; TALLIED],
     /// A bit for each counter that was added to.
     marks: u64,
 }
@@ -260,24 +265,25 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) const fn new() -> Self {
         Self {
-            counts: [0; COUNT],
+            counts: [0; TALLIED],
             marks: 0,
         }
     }
 
+    /// Adds to one of the first [`TALLIED`] counters; does nothing for another.
     #[inline(always)]
     pub(crate) fn add(&mut self, counter: Counter, n: u64) {
         if let Some(count) = self.counts.get_mut(counter.index()) {
             *count = count.wrapping_add(n);
+            // CAST: less than 64.
+            self.marks |= 1u64.wrapping_shl(counter.index() as u32);
         }
-        // CAST: less than 64.
-        self.marks |= 1u64.wrapping_shl(counter.index() as u32);
     }
 
     /// Returns all counts and the marks, or `None` if there are none. The caller adds the marked
     /// counts to the sums, and sets them to zero.
     #[inline(always)]
-    pub(crate) fn take(&mut self) -> Option<(&mut [u64; COUNT], u64)> {
+    pub(crate) fn take(&mut self) -> Option<(&mut [u64; TALLIED], u64)> {
         let marks = core::mem::take(&mut self.marks);
         (marks != 0).then_some((&mut self.counts, marks))
     }

@@ -612,7 +612,7 @@ void rsiw_helper_tcp_acknowledge(struct sock *sk)
  * NULL. Who pays at the moment is charged. The consumer may be a block device or a file system: no
  * waiting for those.
  */
-struct page *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
+void *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 {
 	unsigned int order = get_order(*len);
 	struct page *page = NULL;
@@ -627,22 +627,28 @@ struct page *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 				  __GFP_ZERO | __GFP_ACCOUNT);
 	}
 	*len = PAGE_SIZE << order;
-	return page;
+	/* They are not in high memory. */
+	return page ? page_address(page) : NULL;
 }
 
-/* Returns whether the caller's reference is the only one, so that it owns the page. */
-bool rsiw_helper_page_is_sole(struct page *page)
+struct page *rsiw_helper_tx_pages_head(void *pages)
 {
-	if (page_ref_count(page) != 1)
+	return virt_to_page(pages);
+}
+
+/* Returns whether the caller's reference is the only one, so that it owns the pages. */
+bool rsiw_helper_tx_pages_are_sole(void *pages)
+{
+	if (page_ref_count(virt_to_page(pages)) != 1)
 		return false;
 	/* Whoever had the other references has read before what it wanted. */
 	smp_acquire__after_ctrl_dep();
 	return true;
 }
 
-void rsiw_helper_put_page(struct page *page)
+void rsiw_helper_tx_pages_put(void *pages)
 {
-	put_page(page);
+	put_page(virt_to_page(pages));
 }
 
 /* Timers, log, and numbers of TCP. */

@@ -382,11 +382,10 @@ const SHORT_FILLS: u32 = 16;
 ///
 /// # Invariants
 ///
-/// `page` is the head of a run of `len` octets of initialised memory from `base` on, to which this
-/// value has a reference. Others with a reference only read, and only octets that
-/// [`Chunk::page`] was used to send.
+/// `base` is the address of a run of pages from `tx_pages_alloc`, of `len` octets of initialised
+/// memory, to which this value has a reference. Others with a reference only read, and only octets
+/// that [`Chunk::page`] was used to send.
 pub(crate) struct Chunk {
-    page: NonNull<b::page>,
     base: NonNull<u8>,
     len: u32,
     /// How often the chunk may still be filled before it goes back to the allocator.
@@ -402,13 +401,10 @@ impl Chunk {
     /// they may be who sends.
     pub(crate) fn new(mut len: u32, may_wait: bool) -> Result<Self> {
         // SAFETY: `len` is writable.
-        let page = NonNull::new(unsafe { h::tx_pages_alloc(&mut len, may_wait) }).ok_or(ENOMEM)?;
-        // SAFETY: the page is new, and not in high memory: it has an address.
-        let base = unsafe { NonNull::new_unchecked(h::page_address(page.as_ptr())) }.cast();
+        let base = NonNull::new(unsafe { h::tx_pages_alloc(&mut len, may_wait) }).ok_or(ENOMEM)?;
         // INVARIANT: the run is new and zeroed, and the reference to it is ours.
         Ok(Self {
-            page,
-            base,
+            base: base.cast(),
             len,
             // For long chunks that is practically without limit.
             fills: Saturating(match len < LONG_LEN {
@@ -432,7 +428,8 @@ impl Chunk {
 
     /// Returns the head of the run, for one who takes a reference of its own.
     pub(super) fn page(&self) -> *mut b::page {
-        self.page.as_ptr()
+        // SAFETY: the pages are live by the type invariants.
+        unsafe { h::tx_pages_head(self.base.as_ptr().cast()) }
     }
 
     /// Counts a filling. Returns whether there may be another one.
@@ -443,8 +440,8 @@ impl Chunk {
 
     /// Returns whether nobody else has a reference, so that the octets may be replaced.
     fn is_unused(&self) -> bool {
-        // SAFETY: the page is live by the type invariants.
-        unsafe { h::page_is_sole(self.page.as_ptr()) }
+        // SAFETY: the pages are live by the type invariants.
+        unsafe { h::tx_pages_are_sole(self.base.as_ptr().cast()) }
     }
 
     /// Returns the address of octet `at`, if the chunk has `len` octets from there on.
@@ -488,7 +485,7 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         // SAFETY: the reference is this value's, and not used any more.
-        unsafe { h::put_page(self.page.as_ptr()) };
+        unsafe { h::tx_pages_put(self.base.as_ptr().cast()) };
     }
 }
 

@@ -8,7 +8,10 @@
 
 use crate::ffi::raw::b;
 use crate::num::Length;
-use core::num::Saturating;
+use core::num::{
+    NonZero,
+    Saturating, //
+};
 use core::ptr::NonNull;
 use kernel::prelude::*;
 use kernel::sync::{
@@ -152,7 +155,7 @@ pub(super) struct Staging {
 pub(super) struct MrHead {
     pub(super) object: b::ib_mr,
     /// The number by which requests to register name its memory, if they can.
-    pub(super) memory: Option<u64>,
+    pub(super) memory: Option<NonZero<u64>>,
     /// Set during a call of `ib_sg_to_pages` only.
     pub(super) filler: Option<NonNull<Filler>>,
 }

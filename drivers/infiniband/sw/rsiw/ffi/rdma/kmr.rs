@@ -26,6 +26,7 @@ use crate::ffi::sync::gate::{
 };
 use crate::ffi::task::memory_for;
 use core::cell::UnsafeCell;
+use core::num::NonZero;
 use core::num::Saturating;
 use core::slice;
 use kernel::alloc::Flags;
@@ -37,9 +38,10 @@ use kernel::sync::atomic::{
 };
 use kernel::sync::Arc;
 
-fn unique() -> u64 {
-    static LAST: Atomic<u64> = Atomic::new(0);
-    LAST.fetch_add(1, Relaxed)
+fn unique() -> NonZero<u64> {
+    static MADE: Atomic<u64> = Atomic::new(0);
+    // No machine makes so many that this saturates.
+    NonZero::<u64>::MIN.saturating_add(MADE.fetch_add(1, Relaxed))
 }
 
 /// Names a protection domain, and tells whether it belongs to a process or to a consumer in the
@@ -47,7 +49,7 @@ fn unique() -> u64 {
 /// makes this, so a process's domain cannot pass for one of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PdId {
-    n: u64,
+    n: NonZero<u64>,
     is_process: bool,
 }
 
@@ -135,7 +137,7 @@ struct Active<R> {
 /// or deregistered and everybody has left the gate.
 #[pin_data]
 pub(crate) struct FastMemory<R> {
-    id: u64,
+    id: NonZero<u64>,
     #[pin]
     gate: Gate,
     released: Atomic<bool>,
@@ -169,7 +171,7 @@ impl<R: Send + Sync> FastMemory<R> {
         )
     }
 
-    pub(super) fn id(&self) -> u64 {
+    pub(super) fn id(&self) -> NonZero<u64> {
         self.id
     }
 

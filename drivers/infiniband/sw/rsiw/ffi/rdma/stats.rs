@@ -101,12 +101,9 @@ unsafe impl<C> Sync for Counts<C> {}
 
 impl<C: Counted> Counts<C> {
     const LEN: usize = {
-        assert!(!C::DESCS.is_empty() && C::DESCS.len() <= 64);
+        assert!(!C::DESCS.is_empty());
         C::DESCS.len()
     };
-
-    /// The marks that [`Counts::take`] heeds.
-    const MARKS: u64 = u64::MAX >> (64 - Self::LEN);
 
     /// Makes counters that are all zero. Sleeps; fails with `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
@@ -122,15 +119,17 @@ impl<C: Counted> Counts<C> {
         )?)
     }
 
-    /// Adds the counts in `counts` whose bit is set in `marks`, and sets them to 0; does nothing if
-    /// `counts` is too short.
+    /// Adds the counts in `counts`, which are those of the first `N` counters, whose bit is set in
+    /// `marks`, and sets them to 0.
     #[inline(always)]
-    pub(crate) fn take(&self, counts: &mut [u64], marks: u64) {
-        if counts.len() >= Self::LEN {
-            let marks = marks & Self::MARKS;
-            // SAFETY: both arrays have `LEN` numbers, and no mark is beyond them.
-            unsafe { h::counts_take(self.sums.as_ptr(), counts.as_mut_ptr(), marks) };
-        }
+    pub(crate) fn take<const N: usize>(&self, counts: &mut [u64; N], marks: u64) {
+        let marks = marks
+            & const {
+                assert!(1 <= N && N <= 64 && N <= Self::LEN);
+                u64::MAX >> (64 - N)
+            };
+        // SAFETY: the arrays have `N` numbers or more, and no mark is beyond `N`.
+        unsafe { h::counts_take(self.sums.as_ptr(), counts.as_mut_ptr(), marks) };
     }
 
     pub(crate) fn add(&self, counter: C, n: u64) {

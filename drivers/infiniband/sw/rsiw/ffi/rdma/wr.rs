@@ -16,7 +16,10 @@ use crate::ffi::mm::page;
 use crate::ffi::raw::b;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::num::Saturating;
+use core::num::{
+    NonZero,
+    Saturating, //
+};
 use core::ptr::NonNull;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -122,7 +125,7 @@ pub(crate) struct Registration {
     pub(crate) iova: u64,
     pub(crate) len: u64,
     /// The number of the region's memory, for [`FastMemory`](super::kmr::FastMemory) only.
-    pub(super) memory: Option<u64>,
+    pub(super) memory: Option<NonZero<u64>>,
 }
 
 /// A send request.

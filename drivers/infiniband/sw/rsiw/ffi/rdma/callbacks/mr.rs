@@ -22,6 +22,7 @@ use crate::ffi::rdma::kmr::{
 };
 use crate::ffi::rdma::udata::Udata;
 use crate::ffi::task::memory_for;
+use core::num::NonZero;
 use core::ptr::NonNull;
 use kernel::error::from_result;
 use kernel::num::casts::FromSafeCast;
@@ -36,7 +37,7 @@ enum KernelMemory<R> {
 
 impl<R: Send + Sync> KernelMemory<R> {
     /// Returns the number by which requests to register name it, if they can.
-    fn id(&self) -> Option<u64> {
+    fn id(&self) -> Option<NonZero<u64>> {
         match self {
             Self::Dma(_) => None,
             Self::Fast(memory) => Some(memory.id()),
