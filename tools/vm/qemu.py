@@ -15,6 +15,7 @@
 # usage:   --accel kvm|tcg   (default: kvm where it works)
 # usage:   --other-strings   a processor with fast string instructions (erms, fsrm), by
 # usage:                     which the kernel copies, if it had none otherwise, or without
+# usage:   --packages        each processor is in a package of its own
 # usage:   --append ARG      a kernel argument; repeatable
 # usage:   --qemu ARG        a QEMU argument; repeatable
 # usage:   --link-server PATH, --link-client PATH
@@ -74,6 +75,7 @@ def parse():
     p.add_argument("--icount", action="store_true")
     p.add_argument("--accel", choices=["kvm", "tcg"], required=True)
     p.add_argument("--other-strings", action="store_true")
+    p.add_argument("--packages", action="store_true")
     p.add_argument("--arch", choices=list(MACHINES), default="amd64")
     p.add_argument("--busybox", default="/usr/bin/busybox")
     p.add_argument("--append", action="append", default=[])
@@ -169,6 +171,8 @@ def command_line(args):
         cmd += share(*one)
     cmd += accelerator(args.accel, args.cpus, "sleep=off" if args.icount else None,
                        args.other_strings, args.arch)
+    if args.packages:
+        cmd += ["-smp", f"{args.cpus},sockets={args.cpus}"]
     cmd += network(args)
     if args.gdb:
         cmd += debugger(f"{args.results}/gdb")

@@ -3,10 +3,12 @@
 //! Completion queues of kernel consumers, and their completion vectors: the processor on which the
 //! consumer's handler is called (V-RNIC-14).
 //!
-//! A vector is a processor, for which this queues work where an adapter would interrupt it. The
-//! handler is always called in softirq, as with an adapter: never by a thread inside a call of the
-//! consumer, which may hold its locks, and never twice at a time. Processes need no vector: all
-//! that their handler does is to wake them.
+//! A vector is a processor. Where the completion was made on another one of the same package, the
+//! handler is called there: the two share a cache, and an interrupt would cost more than it brings,
+//! as for requests of block devices (`blk_mq_complete_need_ipi`). Otherwise the vector's processor
+//! calls it. It does so in softirq, as with an adapter: never in a thread inside a call of the
+//! consumer, which may hold its locks. All is done by one work item, so that it is never called
+//! twice at a time. Processes need no vector: all that their handler does is to wake them.
 //!
 //! Context: any; for the queue under its lock. Creation sleeps.
 #![forbid(unsafe_code)]
@@ -28,10 +30,7 @@ use crate::ffi::rdma::wr::{
     WcStatus, //
 };
 use crate::ffi::rsiw::Queues;
-use crate::ffi::task::{
-    is_softirq,
-    NoSoftirq, //
-};
+use crate::ffi::task::NoSoftirq;
 use crate::proto::failure::Fault;
 use crate::proto::receiver::Extra;
 use crate::proto::request::{
@@ -257,7 +256,7 @@ macro_rules! opcodes {
 }
 operations!(opcodes);
 
-/// Calls the handler of a completion queue on one processor.
+/// Calls the handler of a completion queue, on one processor or near it.
 #[pin_data]
 pub(super) struct Vector {
     handle: Arc<CqHandle>,
@@ -297,22 +296,15 @@ impl Vector {
         self.cpu
     }
 
-    /// Has the handler called in softirq on the vector's processor, or on this processor if the
-    /// vector's is offline; at once if this is a softirq on that processor. Several calls that are
-    /// still to come become one. Any context with interrupts on, without a lock that the handler
-    /// might take.
+    /// Has the handler called in softirq, soon: on this processor if it is near the vector's, or if
+    /// that is offline, otherwise on the vector's. Several calls that are still to come become one.
+    /// Any context with interrupts on, without a lock that the handler might take.
     pub(super) fn notify(this: &Arc<Self>) {
-        let is_here = is_softirq();
-        // Held from the look at the processor to the handler's end. In a thread the softirq runs
-        // when this is dropped, and no other thread has to be woken for it.
-        let _no_softirq = NoSoftirq::enter();
+        // In a thread the softirq runs when this is dropped, and no other thread has to be woken for
+        // it.
+        let no_softirq = NoSoftirq::enter();
         let queue = &this.queues.softirq;
-        if queue.enqueue_elsewhere(this.cpu, this.clone()) {
-            return;
-        }
-        if is_here {
-            this.handle.notify();
-        } else {
+        if no_softirq.is_near(this.cpu) || !queue.enqueue_elsewhere(this.cpu, this.clone()) {
             // If that fails it is queued already, and runs later.
             let _ = queue.enqueue(this.clone());
         }

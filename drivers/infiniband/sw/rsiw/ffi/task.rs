@@ -3,7 +3,7 @@
 //! The running thread, processes, and threads that serve one.
 //!
 //! - [`may_sleep`] and others tell what a call may do where the core's interface does not: whether
-//!   it may sleep, whether it is a softirq, who else wants the processor. [`NoSoftirq`] keeps
+//!   it may sleep, who else wants the processor. [`NoSoftirq`] keeps
 //!   softirqs off.
 //! - [`Process`] and [`Identity`] remember on whose behalf something was made; [`Thread`] is the
 //!   thread that did it, and tells where it runs.
@@ -53,6 +53,7 @@ use crate::ffi::module::{
 use crate::ffi::workqueue::OwnedQueue;
 use core::ptr::NonNull;
 use kernel::alloc::Flags;
+use kernel::cpu::CpuId;
 use kernel::error::from_err_ptr;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
@@ -114,12 +115,6 @@ pub(crate) fn processors() -> u32 {
     unsafe { h::usable_cpus() }
 }
 
-#[inline]
-pub(crate) fn is_softirq() -> bool {
-    // SAFETY: looks at flags of the processor.
-    unsafe { h::in_serving_softirq() }
-}
-
 /// Keeps this thread on its processor, where no softirq begins; those that are pending when it is
 /// dropped run then.
 ///
@@ -135,6 +130,18 @@ impl NoSoftirq {
         unsafe { h::local_bh_disable() };
         // INVARIANT: just done.
         Self(NotThreadSafe)
+    }
+
+    /// Returns whether `cpu` is this processor, or in one package with it, and so shares a cache with
+    /// it on most machines. (Modules are not told which ones share a cache.)
+    pub(crate) fn is_near(&self, cpu: u32) -> bool {
+        // No other number is that of a processor.
+        let Some(cpu) = CpuId::from_u32(cpu) else {
+            return false;
+        };
+        // SAFETY: the thread stays on its processor, by the invariant; there may be a processor of
+        // that number.
+        unsafe { h::cpu_is_near(cpu.as_u32()) }
     }
 }
 

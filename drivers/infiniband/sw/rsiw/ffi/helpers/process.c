@@ -8,6 +8,7 @@
 #include <linux/sched/prio.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/vhost_task.h>
+#include <linux/topology.h>
 
 bool rsiw_helper_process_is_ending(struct task_struct *task)
 {
@@ -88,11 +89,6 @@ bool rsiw_helper_is_low_priority(void)
 	       current->policy == SCHED_IDLE;
 }
 
-bool rsiw_helper_in_serving_softirq(void)
-{
-	return in_serving_softirq();
-}
-
 void rsiw_helper_local_bh_disable(void)
 {
 	local_bh_disable();
@@ -106,6 +102,13 @@ void rsiw_helper_local_bh_enable(void)
 bool rsiw_helper_cpu_online(unsigned int cpu)
 {
 	return cpu_online(cpu);
+}
+
+/* Not preemptible. */
+bool rsiw_helper_cpu_is_near(unsigned int cpu)
+{
+	return cpumask_test_cpu(cpu,
+				topology_core_cpumask(smp_processor_id()));
 }
 
 unsigned int rsiw_helper_usable_cpus(void)
