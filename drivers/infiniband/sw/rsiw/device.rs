@@ -173,6 +173,11 @@ impl Device {
         self.settings.tls.as_ref()
     }
 
+    /// Returns the GUID of the node. Any context.
+    pub(crate) fn guid(&self) -> Guid {
+        self.settings.guid
+    }
+
     /// Returns by which interfaces packets of connections come and go. Any context.
     pub(crate) fn ways(&self) -> Ways {
         self.settings.ways
@@ -198,7 +203,7 @@ impl Device {
         let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {
             fw_ver: VERSION,
-            sys_image_guid: self.settings.guid.to_u64(),
+            sys_image_guid: self.guid().to_u64(),
             vendor_id: VENDOR_ID,
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_WR,

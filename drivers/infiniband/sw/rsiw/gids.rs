@@ -21,6 +21,7 @@ use crate::ffi::time::{
     Timer, //
 };
 use crate::proto::by_number::{
+    addresses_of,
     Gid,
     GidTable,
     MAX_GIDS,
@@ -122,10 +123,10 @@ impl Gids {
         if pending {
             self.look_again();
         }
-        let guid = netdev.mac().map_or(self.guid, Guid::of_mac);
+        let first = first(netdev, self.guid);
         // Nobody else changes the table.
         let mut table = self.state.lock().table;
-        let changed = table.follow(guid.to_gid(), &ips);
+        let changed = table.follow(first, &ips);
         self.state.lock().table = table;
         self.ports.follow(&table);
         changed
@@ -145,10 +146,19 @@ impl Gids {
     }
 }
 
-/// Returns whether the interface has the address that a GID is.
-pub(crate) fn has(netdev: &NetDevice, gid: Gid) -> Result<bool> {
+/// Returns the GID of index 0 of the device over the interface, whose node has `guid`.
+fn first(netdev: &NetDevice, guid: Guid) -> Gid {
+    netdev.mac().map_or(guid, Guid::of_mac).to_gid()
+}
+
+/// Returns the addresses that an own GID and a peer's stand for, see [`addresses_of`].
+pub(crate) fn addresses(
+    netdev: &NetDevice,
+    guid: Guid,
+    gids: (Gid, Gid),
+) -> Result<Option<(Gid, Gid)>> {
     let (ips, _) = ips(netdev)?;
-    Ok(ips.contains(&gid))
+    Ok(addresses_of(gids, first(netdev, guid), &ips))
 }
 
 /// Returns the addresses of the interface, and whether there are others that are not usable yet.

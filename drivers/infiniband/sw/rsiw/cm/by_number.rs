@@ -267,9 +267,13 @@ impl MeetingPlace {
             return Err((EOPNOTSUPP, "it is one of the kernel's"));
         }
         let address = attr.path.address.ok_or(plain(EINVAL))?;
-        let (own, peer) = address.gids.ok_or((EINVAL, "the address has no GID"))?;
+        let gids = address.gids.ok_or((EINVAL, "the address has no GID"))?;
         let dest = attr.path.dest_qpn.ok_or(plain(EINVAL))?;
         let psn = attr.path.rq_psn.ok_or(plain(EINVAL))?;
+        let guid = self.endpoints.dev.guid();
+        let (own, peer) = gids::addresses(&netdev, guid, gids)
+            .map_err(plain)?
+            .ok_or((EADDRNOTAVAIL, "the interface does not have this address"))?;
         let pair = Pair::new(QpEnd::new(id.num().0, own), QpEnd::new(dest.0, peer), psn);
         if pair.caller() == Caller::Nobody && self.endpoints.dev.tls().is_some() {
             return Err((EOPNOTSUPP, "with TLS it cannot be connected to itself"));
@@ -277,9 +281,6 @@ impl MeetingPlace {
         let (local, remote) = (ip(own), ip(peer));
         if local.is_ipv4() != remote.is_ipv4() {
             return Err((EINVAL, "the GIDs are of different address families"));
-        }
-        if !gids::has(&netdev, own).map_err(plain)? {
-            return Err((EADDRNOTAVAIL, "the interface does not have this address"));
         }
         let listens = pair.listens();
         if listens {

@@ -80,6 +80,29 @@ impl GidTable {
     }
 }
 
+/// Returns the addresses that the two GIDs of a step to RTR stand for, own and peer's; `None` if the
+/// own one is no address of the interface, which has `addresses`.
+///
+/// `first`, the GID of index 0, is an address only if the interface has that. Otherwise it still
+/// names this device, which any of its addresses reaches from here: the one that the other GID is,
+/// so that both ends take the same, or the first one if both name index 0.
+pub(crate) fn addresses_of(
+    (own, peer): (Gid, Gid),
+    first: Gid,
+    addresses: &[Gid],
+) -> Option<(Gid, Gid)> {
+    let has = |gid: &Gid| addresses.contains(gid);
+    if has(&first) || (own != first && peer != first) {
+        return has(&own).then_some((own, peer));
+    }
+    let other = if own == first { peer } else { own };
+    let stand_in = match other == first {
+        true => addresses.first().copied()?,
+        false => Some(other).filter(has)?,
+    };
+    Some((stand_in, stand_in))
+}
+
 /// QP numbers and PSNs have 24 bits.
 const MASK_24: u32 = 0xff_ffff;
 

@@ -171,9 +171,27 @@ impl UdPorts {
         UdPort::new(self, gid, number, sock)
     }
 
-    /// Returns the socket of a GID.
-    pub(super) fn by_index(&self, index: usize) -> Option<Arc<UdPort>> {
-        self.open.lock().ports.get(index)?.clone()
+    /// Returns the socket from which datagrams of the GID at `index` go to `dest`, and their address.
+    ///
+    /// If index 0 is no address, it still names this device, as for queue pairs by number
+    /// (`proto::by_number::addresses_of`).
+    pub(super) fn way(&self, index: usize, dest: Gid) -> Option<(Arc<UdPort>, Gid)> {
+        let open = self.open.lock();
+        let first = open.gids.get(0);
+        let is_address = matches!(open.ports.first(), Some(Some(_)));
+        if is_address || (index != 0 && dest != first) {
+            let port = open.ports.get(index)?.clone()?;
+            return Some((port, dest));
+        }
+        let stand_in = match index {
+            // Bound: [`MAX_GIDS`].
+            0 => {
+                let mut others = open.ports.iter().flatten();
+                others.find(|port| dest == first || dest == port.gid)?
+            }
+            _ => open.ports.get(index)?.as_ref()?,
+        };
+        Some((stand_in.clone(), stand_in.gid))
     }
 
     /// Closes all for good, as the device goes away.

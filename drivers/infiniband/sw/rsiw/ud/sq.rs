@@ -236,7 +236,7 @@ impl UdQp {
         let len = sending.fetch(&self.pd, front, flags, most)?;
         let Wrapping(psn) = sending.psn;
         sending.psn += 1;
-        let Some(port) = self.ports.by_index(path.sgid_index.into()) else {
+        let Some((port, to)) = self.ports.way(path.sgid_index.into(), dest.dgid) else {
             // The address was there when the address handle was made, and is gone.
             dev.count(Some(Counter::DatagramsDropped));
             return Ok(len);
@@ -251,12 +251,12 @@ impl UdQp {
             src_qpn: self.num().0,
             immediate,
         };
-        let gids = (&port.gid(), &dest.dgid);
+        let gids = (&port.gid(), &to);
         let number = port.number();
         let message_len = u32_as_usize(len);
         let packet = datagram::seal(&mut sending.room, message_len, headers, gids, number, crc32);
         let packet = packet.ok_or(Fault::LocalOperation)?;
-        let sent = port.send(dest.dgid, packet, path.traffic_class, path.hop_limit);
+        let sent = port.send(to, packet, path.traffic_class, path.hop_limit);
         dev.count(Some(match sent {
             Ok(()) => Counter::TxDatagrams,
             Err(_) => Counter::DatagramsDropped,

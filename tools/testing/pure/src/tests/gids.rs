@@ -2,7 +2,7 @@
 
 //! Which address has which GID index.
 
-use crate::proto::by_number::{Gid, GidTable, MAX_GIDS, NO_GID};
+use crate::proto::by_number::{addresses_of, Gid, GidTable, MAX_GIDS, NO_GID};
 use crate::support::rng::{Choices, Rng};
 
 const FIRST: Gid = [0xfe; 16];
@@ -93,4 +93,42 @@ fn any_changes() {
             assert!(!left_out || !after.contains(&NO_GID), "there was room");
         }
     }
+}
+
+/// Both GIDs are what they say if the interface has index 0's, or if neither is that.
+#[test]
+fn addresses_as_named() {
+    let all = [gid(1), gid(2), FIRST];
+    assert_eq!(
+        addresses_of((FIRST, gid(9)), FIRST, &all),
+        Some((FIRST, gid(9)))
+    );
+    assert_eq!(
+        addresses_of((FIRST, FIRST), FIRST, &all),
+        Some((FIRST, FIRST))
+    );
+    assert_eq!(
+        addresses_of((gid(2), gid(9)), FIRST, &all[..2]),
+        Some((gid(2), gid(9)))
+    );
+    assert_eq!(addresses_of((gid(9), gid(1)), FIRST, &all), None);
+}
+
+/// An interface without the address of index 0 has another one stand in for it, at both ends the
+/// same one; but not for a peer elsewhere, and not if it has none.
+#[test]
+fn index_0_is_no_address() {
+    let all = [gid(1), gid(2)];
+    for (own, peer, stand_in) in [
+        (FIRST, FIRST, gid(1)),
+        (FIRST, gid(2), gid(2)),
+        (gid(2), FIRST, gid(2)),
+    ] {
+        let both = Some((stand_in, stand_in));
+        assert_eq!(addresses_of((own, peer), FIRST, &all), both);
+        assert_eq!(addresses_of((peer, own), FIRST, &all), both);
+    }
+    assert_eq!(addresses_of((FIRST, gid(9)), FIRST, &all), None);
+    assert_eq!(addresses_of((gid(9), FIRST), FIRST, &all), None);
+    assert_eq!(addresses_of((FIRST, FIRST), FIRST, &[]), None);
 }

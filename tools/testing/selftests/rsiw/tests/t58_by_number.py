@@ -21,6 +21,13 @@ def by_number(t):
         pingpongs(t, path, "ibv_rc_pingpong")
         with t.sub("ibv_srq_pingpong, %s" % path.name):
             Pingpong(t, path, "ibv_srq_pingpong", 1, "-n", t.rounds(500), "-c").finish()
+    with t.sub("an interface without the address of index 0"):
+        t.topo.changed = True
+        wire = t.topo.wire
+        sh("ip", "addr", "flush", "dev", IF_A, "scope", "link", netns=NS_A)
+        here = Path("on one host", NS_A, NS_A, wire.server_dev, wire.server_dev, wire.addr4,
+                    wire.addr6, wire.addr4)
+        Pingpong(t, here, "ibv_rc_pingpong", 0, "-n", 100, "-c").finish()
 
 
 @test("numbers", cost=60, only_type="rsiw")
