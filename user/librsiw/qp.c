@@ -60,6 +60,21 @@ static bool is_flushed(const struct rsiw_qp *qp)
 	return __atomic_load_n(&ctrl->flushes, __ATOMIC_RELAXED);
 }
 
+/*
+ * Whether the queue pair is in RESET, in which nothing may be posted (InfiniBand, C10-97.2.1).
+ * libibverbs knows what steps the program has taken; the RDMA CM may have connected a queue pair
+ * without any. So the kernel is asked, whose answer libibverbs remembers.
+ */
+bool rsiw_is_reset(struct rsiw_qp *qp)
+{
+	struct ibv_qp *ibqp = &qp->vqp.qp;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	return ibqp->state == IBV_QPS_RESET && !ibv_query_qp(ibqp, &attr, IBV_QP_STATE, &init) &&
+	       attr.qp_state == IBV_QPS_RESET;
+}
+
 int rsiw_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	struct rsiw_qp *qp = to_rsiw_qp(ibqp);
@@ -67,7 +82,7 @@ int rsiw_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 	int ret, rung = 0;
 	bool call;
 
-	if (!qp->rq.at) {
+	if (!qp->rq.at || rsiw_is_reset(qp)) {
 		*bad_wr = wr;
 		return EINVAL;
 	}

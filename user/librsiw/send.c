@@ -317,6 +317,10 @@ int rsiw_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 	int ret = 0, rung = 0;
 	bool call;
 
+	if (rsiw_is_reset(qp)) {
+		*bad_wr = wr;
+		return EINVAL;
+	}
 	pthread_mutex_lock(&qp->sq_lock);
 	for (; wr; wr = wr->next) {
 		ret = qp->is_ud ? rsiw_stage_datagram(qp, wr) : stage_wr(qp, wr);
@@ -344,7 +348,7 @@ int rsiw_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bin
 	bool call = false;
 	int ret = ENOMEM;
 
-	if (qp->is_ud)
+	if (qp->is_ud || rsiw_is_reset(qp))
 		return EINVAL;
 	pthread_mutex_lock(&qp->sq_lock);
 	sqe = rsiw_stage(qp, bind->wr_id, RSIW_OP_BIND_MW, bind->send_flags);

@@ -32,6 +32,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	int ret = qp->error;
 	bool call;
 
+	if (!ret && rsiw_is_reset(qp))
+		ret = EINVAL;
 	if (ret)
 		qp->staged = 0;
 	qp->current = NULL;

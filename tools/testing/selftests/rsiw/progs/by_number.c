@@ -218,6 +218,11 @@ static void gone(bool killed)
 static void reset(struct ep *e)
 {
 	CHECK(!to_state(e->id->qp, IBV_QPS_RESET), "RESET: %m");
+	if (!stock) {
+		expect(ep_post_recv(e, 9, abuf, 0, 0) == EINVAL, "a receive in RESET");
+		expect(ep_post_send(e, 7, IBV_WR_SEND, abuf, 0, 0, 0, 0) == EINVAL,
+		       "a Send in RESET");
+	}
 	state_is(e, IBV_QPS_RESET);
 	CHECK(!number_init(e->id->qp), "INIT: %m");
 }

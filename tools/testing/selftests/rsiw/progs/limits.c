@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "both.h"
 #include "prog.h"
 
 static unsigned int mtu;
@@ -34,6 +35,7 @@ static void fill_rq(struct ibv_qp *qp, uint32_t room)
 					.num_sge = 1 };
 	uint32_t n = 0;
 
+	CHECK_SYS(to_state(qp, IBV_QPS_INIT));
 	while (n <= 2 * room && !ibv_post_recv(qp, &wr, &bad))
 		n++;
 	expect(n >= room, "receive queue of %u takes %u", room, n);

@@ -182,6 +182,7 @@ static void count_down(void)
 
 	part("V-ST-29 receives are posted for those that are flushed, and are flushed");
 	new_qp(16, 1024);
+	CHECK_SYS(to_state(qp, IBV_QPS_INIT));
 	for (next = 0; next < 4; next++)
 		post_recv(next);
 	CHECK_SYS(to_state(qp, IBV_QPS_ERR));

@@ -290,6 +290,11 @@ static void builders(void)
 	send_to(&a, &p, 0, 64);
 	sent(&a, 0);
 	arrives(&a, &p, 0, 64);
+	CHECK(!to_state(a.qp, IBV_QPS_RESET), "RESET: %m");
+	ibv_wr_start(qp);
+	ibv_wr_send(qp);
+	ibv_wr_set_ud_addr(qp, a.ah, p.qp->qp_num, p.qkey);
+	expect(ibv_wr_complete(qp) == EINVAL, "in RESET");
 	how.send_ops |= IBV_QP_EX_WITH_RDMA_WRITE;
 	expect(!ud_qp(&a, &how, NULL) && errno == EOPNOTSUPP, "Writes: %m");
 	unmake();
