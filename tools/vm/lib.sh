@@ -136,6 +136,49 @@ timed()
 	return 1
 }
 
+# begin_tests NAME: the tests of a script, as TAP. What they leave behind is in "results", a new folder
+# build/NAME-XXXXXX of the checkout.
+begin_tests()
+{
+	mkdir -p "$top/build"
+	results=$(mktemp -d "$top/build/$1-XXXXXX")
+	passed=0 failed=0 tests_begun=$(now)
+	tests_at=$tests_begun
+	echo "TAP version 13"
+}
+
+# verdict STATUS NAME: a test, which is passed if STATUS is 0, and the time since the one before it.
+verdict()
+{
+	if [ "$1" = 0 ]; then
+		passed=$((passed + 1)) tests_said=ok
+	else
+		failed=$((failed + 1)) tests_said='not ok'
+	fi
+	echo "$tests_said $((passed + failed)) $2 # time=$(($(now) - tests_at))s"
+	tests_at=$(now)
+}
+
+# passes NAME COMMAND...: a test that is passed if COMMAND succeeds. What that prints goes to a log
+# of this name, whose end is shown if it fails.
+passes()
+{
+	tests_name=$1 tests_status=0
+	shift
+	"$@" >"$results/$tests_name.log" 2>&1 || tests_status=$?
+	[ "$tests_status" = 0 ] || tail -n 25 "$results/$tests_name.log" | sed 's/^/# /'
+	verdict "$tests_status" "$tests_name"
+}
+
+# The sum as the last line. Returns whether all tests have passed, of which there was one.
+end_tests()
+{
+	echo "1..$((passed + failed))"
+	say "total $(($(now) - tests_begun)) s; logs in ${results#"$top"/}"
+	echo "$passed passed, $failed failed, 0 skipped"
+	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
+
 # The name of a result: a hash over everything that went into it.
 hash_of()
 {
