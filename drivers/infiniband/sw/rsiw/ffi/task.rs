@@ -3,8 +3,7 @@
 //! The running thread, processes, and threads that serve one.
 //!
 //! - [`may_sleep`] and others tell what a call may do where the core's interface does not: whether
-//!   it may sleep, who else wants the processor. [`NoSoftirq`] keeps
-//!   softirqs off.
+//!   it may sleep, who else wants the processor. [`NoSoftirq`] keeps softirqs off.
 //! - [`Process`] and [`Identity`] remember on whose behalf something was made; [`Thread`] is the
 //!   thread that did it, and tells where it runs.
 //! - [`ServingThread`] is a thread of the kernel that serves a process and is a part of it, as those

@@ -104,7 +104,7 @@ bool rsiw_helper_cpu_online(unsigned int cpu)
 	return cpu_online(cpu);
 }
 
-/* Not preemptible. */
+/* The caller stays on its processor. */
 bool rsiw_helper_cpu_is_near(unsigned int cpu)
 {
 	return cpumask_test_cpu(cpu,
