@@ -38,10 +38,12 @@ class Traffic:
                 yield f"rxe: {some(packets, 'packet')}, {size(self.sums['sent_bytes'])}"
 
     def _rsiw(self):
-        words = [some(self._connections(), "connection"), some(self.sums["tx_fpdus"], "FPDU")]
+        words = [some(self._connections(), "connection"), some(self.sums["tx_fpdus"], "FPDU"),
+                 size(self._octets())]
+        # Whose octets the devices do not count.
         if self.sums["tx_datagrams"]:
             words.append(some(self.sums["tx_datagrams"], "datagram"))
-        return f"rsiw: {', '.join(words)}, {size(self._octets())}"
+        return f"rsiw: {', '.join(words)}"
 
 
 def some(number, what):

@@ -107,6 +107,8 @@ class Told(Case):
         self.assertIn("\nrxe: 5 packets, 12 octets\nrsiw: 0 connections, 0 FPDUs, 0 octets\n",
                       self.tcg("--device", "rxe,rsiw", "true",
                                FAKE_COUNTED="sent_pkts 5 sent_bytes 12")[1])
+        self.assertIn("\nrsiw: 0 connections, 0 FPDUs, 0 octets, 20 datagrams\n",
+                      self.tcg("true", FAKE_COUNTED="tx_datagrams 20")[1])
         self.assertEqual(self.tcg("--quiet", "true", FAKE_COUNTED=self.COUNTED)[1], "")
 
     def test_expect_rdma(self):
