@@ -130,11 +130,11 @@ names()
 devices()
 {
 	script '
-		# listening DRIVER: rping on host2, and on this one by that driver; then what was counted.
+		# rping on host2, and on this one by the first device.
 		cat >listening <<-"EOT"
 			on -n host2 rping -s -a host2 -C 3 &
-			sleep 2
-			until rping -c -a host2 -C 3; do sleep 1; done
+			until on -n host2 rdma resource show cm_id | grep -q LISTEN; do sleep 0.2; done
+			rping -c -a host2 -C 3
 			wait $!
 		EOT
 		rsiw-run --device rxe,rsiw --param direct=0 --machines 2 sh -ec "
@@ -182,7 +182,7 @@ expect()
 		rdma 0 "ibv_rc_pingpong -g 1 -n 10 & until ibv_rc_pingpong -g 1 -n 10 host1; do sleep 1; done"
 		grep "^rsiw: .* FPDUs, " errors
 		rdma 0 "ibv_ud_pingpong -g 1 -n 10 & until ibv_ud_pingpong -g 1 -n 10 host1; do sleep 1; done"
-		grep "^rsiw: 0 connections, 0 FPDUs, [1-9][0-9]* datagrams, " errors
+		grep "^rsiw: 0 connections, 0 FPDUs, 0 octets, [1-9][0-9]* datagrams\$" errors
 		rsiw-run --quiet true 2>errors
 		[ ! -s errors ]
 	'
