@@ -98,7 +98,7 @@ def add_modules(args, root):
         copy(f"{source}/{name}", f"{target}/{name}")
     for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         copy(f"{source}/{name}", f"{target}/{name}")
-    # siw is of the kernel's source, as it is.
+    # siw is of the kernel's source, patched so that programs on a busy machine go on.
     os.makedirs(f"{target}/extra")
     for module in (args.module, args.siw):
         shutil.copy(module, f"{target}/extra")
