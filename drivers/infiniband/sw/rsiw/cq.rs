@@ -243,7 +243,7 @@ impl Cq {
         self.len.load(Relaxed)
     }
 
-    /// Returns the processor on which the completions of a kernel consumer are handled.
+    /// Returns the processor that is the vector of a kernel consumer's queue.
     pub(crate) fn processor(&self) -> Option<u32> {
         match &self.consumer {
             CqConsumer::Process(_) => None,

@@ -6,9 +6,9 @@
 //! A vector is a processor. Where the completion was made on another one of the same package, the
 //! handler is called there: the two share a cache, and an interrupt would cost more than it brings,
 //! as for requests of block devices (`blk_mq_complete_need_ipi`). Otherwise the vector's processor
-//! calls it. It does so in softirq, as with an adapter: never in a thread inside a call of the
-//! consumer, which may hold its locks. All is done by one work item, so that it is never called
-//! twice at a time. Processes need no vector: all that their handler does is to wake them.
+//! calls it. Both call it in softirq, as with an adapter: never in a thread inside a call of the
+//! consumer, which may hold its locks. One work item makes all calls of a queue, so that no two
+//! overlap. Processes need no vector: all that their handler does is to wake them.
 //!
 //! Context: any; for the queue under its lock. Creation sleeps.
 #![forbid(unsafe_code)]
