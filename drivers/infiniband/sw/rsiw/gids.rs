@@ -158,7 +158,7 @@ pub(crate) fn addresses(
     gids: (Gid, Gid),
 ) -> Result<Option<(Gid, Gid)>> {
     let (ips, _) = ips(netdev)?;
-    Ok(addresses_of(gids, first(netdev, guid), &ips))
+    Ok(addresses_of(gids, first(netdev, guid), ips.iter().copied()))
 }
 
 /// Returns the addresses of the interface, and whether there are others that are not usable yet.

@@ -80,8 +80,8 @@ impl GidTable {
     }
 }
 
-/// Returns the addresses that the two GIDs of a step to RTR stand for, own and peer's; `None` if the
-/// own one is no address of the interface, which has `addresses`.
+/// Returns the addresses that two GIDs stand for, own and peer's: those of a step to RTR, or of a
+/// datagram. `None` if the own one is no address of the interface, which has `addresses`.
 ///
 /// `first`, the GID of index 0, is an address only if the interface has that. Otherwise it still
 /// names this device, which any of its addresses reaches from here: the one that the other GID is,
@@ -89,15 +89,16 @@ impl GidTable {
 pub(crate) fn addresses_of(
     (own, peer): (Gid, Gid),
     first: Gid,
-    addresses: &[Gid],
+    addresses: impl Iterator<Item = Gid> + Clone,
 ) -> Option<(Gid, Gid)> {
-    let has = |gid: &Gid| addresses.contains(gid);
+    // Bound: the addresses that have a GID.
+    let has = |gid: &Gid| addresses.clone().any(|address| address == *gid);
     if has(&first) || (own != first && peer != first) {
         return has(&own).then_some((own, peer));
     }
     let other = if own == first { peer } else { own };
     let stand_in = match other == first {
-        true => addresses.first().copied()?,
+        true => addresses.clone().next()?,
         false => Some(other).filter(has)?,
     };
     Some((stand_in, stand_in))

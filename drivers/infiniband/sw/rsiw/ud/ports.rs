@@ -21,6 +21,7 @@ use crate::ffi::rdma::attr::Qpn;
 use crate::ffi::rsiw::params;
 use crate::log::Author;
 use crate::proto::by_number::{
+    addresses_of,
     Gid,
     GidTable,
     MAX_GIDS,
@@ -172,26 +173,16 @@ impl UdPorts {
     }
 
     /// Returns the socket from which datagrams of the GID at `index` go to `dest`, and their address.
-    ///
-    /// If index 0 is no address, it still names this device, as for queue pairs by number
-    /// (`proto::by_number::addresses_of`).
+    /// See [`addresses_of`] for GIDs that are no address.
     pub(super) fn way(&self, index: usize, dest: Gid) -> Option<(Arc<UdPort>, Gid)> {
         let open = self.open.lock();
-        let first = open.gids.get(0);
-        let is_address = matches!(open.ports.first(), Some(Some(_)));
-        if is_address || (index != 0 && dest != first) {
-            let port = open.ports.get(index)?.clone()?;
-            return Some((port, dest));
-        }
-        let stand_in = match index {
-            // Bound: [`MAX_GIDS`].
-            0 => {
-                let mut others = open.ports.iter().flatten();
-                others.find(|port| dest == first || dest == port.gid)?
-            }
-            _ => open.ports.get(index)?.as_ref()?,
-        };
-        Some((stand_in.clone(), stand_in.gid))
+        let gids = (open.gids.get(index), dest);
+        // Bound: [`MAX_GIDS`].
+        let mut ports = open.ports.iter().flatten();
+        let addresses = ports.clone().map(|port| port.gid);
+        let (own, to) = addresses_of(gids, open.gids.get(0), addresses)?;
+        let port = ports.find(|port| port.gid == own)?;
+        Some((port.clone(), to))
     }
 
     /// Closes all for good, as the device goes away.

@@ -2,7 +2,7 @@
 
 //! Which address has which GID index.
 
-use crate::proto::by_number::{addresses_of, Gid, GidTable, MAX_GIDS, NO_GID};
+use crate::proto::by_number::{self, Gid, GidTable, MAX_GIDS, NO_GID};
 use crate::support::rng::{Choices, Rng};
 
 const FIRST: Gid = [0xfe; 16];
@@ -93,6 +93,10 @@ fn any_changes() {
             assert!(!left_out || !after.contains(&NO_GID), "there was room");
         }
     }
+}
+
+fn addresses_of(gids: (Gid, Gid), first: Gid, addresses: &[Gid]) -> Option<(Gid, Gid)> {
+    by_number::addresses_of(gids, first, addresses.iter().copied())
 }
 
 /// Both GIDs are what they say if the interface has index 0's, or if neither is that.
