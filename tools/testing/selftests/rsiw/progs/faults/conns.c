@@ -14,7 +14,11 @@
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
 		IBV_ACCESS_REMOTE_READ)
 
-static struct rdma_event_channel *ec;
+/*
+ * The request of an attempt that this end gave up may come at any time
+ * afterwards. So addresses are resolved on a channel without a listener.
+ */
+static struct rdma_event_channel *ec, *resolving;
 static struct rdma_cm_id *server_id;
 static struct ep a, p;
 static bool up, have_p;
@@ -189,8 +193,9 @@ static void unconnected(void)
 		      ev->status);
 		requested(ev, ev->id);
 	}
-	CHECK_SYS(rdma_create_id(ec, &id, NULL, RDMA_PS_TCP));
-	ep_resolve(ec, id, where.addr, where.port);
+	CHECK_SYS(rdma_create_id(resolving, &id, NULL, RDMA_PS_TCP));
+	ep_resolve(resolving, id, where.addr, where.port);
+	CHECK_SYS(rdma_migrate_id(id, ec));
 	CHECK_SYS(make_qp(&a, id));
 }
 
@@ -215,6 +220,10 @@ static int disconnect(void)
 		struct rdma_cm_event *ev = ep_event(ec, ATTEMPT_MS);
 
 		CHECK(ev, "not told of the end, %u of 2", ends);
+		if (ev->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			requested(ev, ev->id);
+			continue;
+		}
 		CHECK(ev->event == RDMA_CM_EVENT_DISCONNECTED,
 		      "event %s status %d", rdma_event_str(ev->event),
 		      ev->status);
@@ -362,6 +371,7 @@ static void give_back(void)
 	CHECK_SYS(ibv_destroy_cq(p.scq));
 	CHECK_SYS(ibv_destroy_cq(p.rcq));
 	CHECK_SYS(ibv_dealloc_pd(pd));
+	rdma_destroy_event_channel(resolving);
 	rdma_destroy_event_channel(ec);
 }
 
@@ -370,7 +380,8 @@ void sweep_connections(void)
 	unsigned int i;
 
 	ec = rdma_create_event_channel();
-	CHECK(ec, "event channel: %m");
+	resolving = rdma_create_event_channel();
+	CHECK(ec && resolving, "event channel: %m");
 	from = ep_pages(BYTES);
 	to = ep_pages(BYTES * 4);
 	for (i = 0; i < BYTES; i++)
