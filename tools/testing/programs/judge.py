@@ -30,6 +30,8 @@ FORMS = (
 # A test of unittest with a description, whose result is in one of the next lines, and that.
 UNITTEST = re.compile(r"(test_\w+ \([\w.]+\))$")
 UNITTEST_RESULT = re.compile(r"(?:.*\.\.\. )?(ok|FAIL|ERROR|skipped)\b(?!:)")
+# UCX's googletest says so in front of the result, which is OK then.
+SKIPS = re.compile(r"\[ +SKIP +\] ")
 PASSED, SKIPPED = {"ok", "OK", "PASSED"}, {"ignored", "skipped", "SKIPPED"}
 # Of timeout(1), the shell, and of programs that a signal ended.
 KILLED = 124
@@ -62,8 +64,10 @@ def read(path):
 
 
 def judge_line(suite, line, pending):
-    """Takes the result in a line, if it has one. Returns a test whose result comes later."""
-    found = pending and UNITTEST_RESULT.match(line)
+    """Takes the result in a line, if it has one. Returns a test whose result comes later, or SKIPS."""
+    if SKIPS.match(line):
+        return SKIPS
+    found = pending and pending is not SKIPS and UNITTEST_RESULT.match(line)
     if found:
         suite.add(pending, found[1])
         return None
@@ -73,7 +77,8 @@ def judge_line(suite, line, pending):
     for form in FORMS:
         found = form.match(line)
         if found:
-            suite.add(found["test"].replace(" (", "("), found["result"])
+            skips = pending is SKIPS and found["result"] in PASSED
+            suite.add(found["test"].replace(" (", "("), "SKIPPED" if skips else found["result"])
             return None
     return pending
 

@@ -59,6 +59,12 @@ class Forms(unittest.TestCase):
                                       "[  SKIPPED ] e.f (0 ms)", "[  FAILED  ] c.d/1"),
                          {"s/a.b/0": "passed", "s/c.d/1": "failed", "s/e.f": "skipped"})
 
+    def test_googletest_of_ucx(self):
+        self.assertEqual(self.results("[ RUN      ] a.b/0 <rc_verbs/rsiw0:1>", "[     SKIP ] (!check_caps())",
+                                      "[       OK ] a.b/0 (5 ms)", "[       OK ] a.c/0 (5 ms)",
+                                      "[     SKIP ] (later)", "[  FAILED  ] a.d/0, where GetParam() = x (7 ms)"),
+                         {"s/a.b/0": "skipped", "s/a.c/0": "passed", "s/a.d/0": "failed"})
+
     def test_own(self):
         self.assertEqual(self.results("ok one", "not ok two"), {"s/one": "passed", "s/two": "failed"})
 
