@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The device, queues and regions as objects: limits, queries, changes. */
+#include <linux/cpu.h>
 #include <linux/cpumask.h>
 #include <linux/iopoll.h>
 #include <linux/sched.h>
@@ -64,41 +65,72 @@ static bool is_near(unsigned int cpu, unsigned int vector)
 	return cpumask_test_cpu(cpu, topology_core_cpumask(vector));
 }
 
+/* Posts a Send from a processor; on which one the handler was called, or < 0. */
+static int called_on(struct kv *k, struct kv_pair *p, unsigned int from, u64 id)
+{
+	struct kv_ep *a = &p->a;
+	int rv;
+
+	a->on_call = on_call;
+	set_cpus_allowed_ptr(current, cpumask_of(from));
+	a->cpu = -1;
+	rv = kv_recv(&p->b, id, 0, 0, 0);
+	rv = rv ?: ib_req_notify_cq(a->scq, IB_CQ_NEXT_COMP);
+	rv = rv ?: kv_post(a, &(struct kv_wr) { .op = IB_WR_SEND, .id = id });
+	/* Afterwards from anywhere. */
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	if (!kv_ok(k, !rv, "post: %d", rv) || !kv_want(k, a->scq, id, KV_OK) ||
+	    !kv_want(k, p->b.rcq, id, KV_OK))
+		return -1;
+	read_poll_timeout(READ_ONCE, rv, rv != -1, 1000, KV_WAIT_MS * 1000,
+			  false, a->cpu);
+	kv_ok(k, rv >= 0, "the handler was not called");
+	return rv;
+}
+
 /* Handlers are called at the processor of the vector, whoever posts where. */
 static void device_vector_cpu(struct kv *k)
 {
-	unsigned int vector, from;
+	unsigned int vector;
 	struct kv_pair *p;
-	struct kv_ep *a;
 	int i, rv;
 
 	for_each_online_cpu(vector) {
 		p = kv_connect(k, &(struct kv_opts) { .vector = vector });
 		if (!p)
 			return;
-		a = &p->a;
-		a->on_call = on_call;
 		for (i = 0; i < 20; i++) {
-			/* From each processor in turn; afterwards from anywhere. */
-			from = i % num_online_cpus();
-			set_cpus_allowed_ptr(current, cpumask_of(from));
-			a->cpu = -1;
-			rv = kv_recv(&p->b, i, 0, 0, 0);
-			rv = rv ?: ib_req_notify_cq(a->scq, IB_CQ_NEXT_COMP);
-			rv = rv ?: kv_post(a, &(struct kv_wr) {
-				.op = IB_WR_SEND, .id = i });
-			set_cpus_allowed_ptr(current, cpu_possible_mask);
-			if (!kv_ok(k, !rv, "post: %d", rv) ||
-			    !kv_want(k, a->scq, i, KV_OK) ||
-			    !kv_want(k, p->b.rcq, i, KV_OK))
-				return;
-			read_poll_timeout(READ_ONCE, rv, rv != -1, 1000,
-					  KV_WAIT_MS * 1000, false, a->cpu);
-			if (!kv_ok(k, rv >= 0 && is_near(rv, vector),
-				   "%d instead of %u", rv, vector))
+			/* From each processor in turn. */
+			rv = called_on(k, p, i % num_online_cpus(), i);
+			if (rv < 0 || !kv_ok(k, is_near(rv, vector),
+					     "%d instead of %u", rv, vector))
 				return;
 		}
 	}
+}
+
+/* The processor of the vector is taken away, and comes back. */
+static void device_vector_offline(struct kv *k)
+{
+	unsigned int vector = cpumask_last(cpu_online_mask);
+	struct kv_pair *p;
+	int i, rv;
+
+	/* A machine with one processor keeps it. */
+	if (num_online_cpus() < 2)
+		return;
+	p = kv_connect(k, &(struct kv_opts) { .vector = vector });
+	if (!p || !kv_ok(k, !remove_cpu(vector), "%u stays online", vector))
+		return;
+	for (i = 0; i < 20; i++) {
+		rv = called_on(k, p, cpumask_first(cpu_online_mask), i);
+		if (rv < 0 || !kv_ok(k, rv != vector, "%d is offline", rv))
+			break;
+	}
+	if (!kv_ok(k, !add_cpu(vector), "%u stays offline", vector) || rv < 0)
+		return;
+	rv = called_on(k, p, cpumask_first(cpu_online_mask), i);
+	kv_ok(k, rv >= 0 && is_near(rv, vector), "%d instead of %u", rv, vector);
 }
 
 /* Many queues report to one CQ, which is smaller than all of them. */
@@ -267,6 +299,7 @@ const struct kv_case kv_object_cases[] = {
 	  device_limits },
 	{ "device-vectors", "V-RNIC-14", device_vectors },
 	{ "device-vector-cpu", "V-RNIC-14 V-RNIC-26", device_vector_cpu },
+	{ "device-vector-offline", "V-RNIC-14", device_vector_offline },
 	{ "cq-shared", "V-CQ-3 V-CQ-4 V-QP-5", cq_shared },
 	{ "cq-overflow", "V-CQ-5 V-CQ-6 V-AE-26 V-AE-29", cq_overflow },
 	{ "stag-indices", "V-STAG-2 V-STAG-7", stag_indices },
