@@ -12,6 +12,7 @@ import sys
 import time
 
 import qemu
+from machine import starved, tsc_khz
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Modules lie behind the memory, and Rust's addresses in them have 32 bits with a
@@ -25,6 +26,7 @@ def parse():
     p.add_argument("--release", required=True)
     p.add_argument("--results", required=True)
     p.add_argument("--module", action="append", default=[])
+    p.add_argument("--append", action="append", default=[])
     p.add_argument("--time", type=float, default=600)
     p.add_argument("command", nargs=argparse.REMAINDER)
     args = p.parse_args()
@@ -38,7 +40,7 @@ def parse():
 
 def prepare(args):
     """Leaves in the results what the guest is to do."""
-    khz = qemu.tsc_khz()
+    khz = tsc_khz()
     env = {"RSIW_CWD": os.getcwd(), "RSIW_COMMAND": shlex.join(args.command),
            "RSIW_TSC_KHZ": str(khz)}
     with open(os.path.join(args.results, "env"), "w", encoding="utf-8") as f:
@@ -57,7 +59,7 @@ def command_line(args):
     return [args.kernel, f"mem={MEMORY}", "root=/dev/root", "rootfstype=hostfs",
             "rootflags=/", "rw", f"init={HERE}/uml-guest", f"RSIW_RESULTS={args.results}",
             "stderr=1", "console=stderr0", "con=null", "con0=null,fd:1",
-            "seccomp=auto", "panic=-1"]
+            "seccomp=auto", "panic=-1", *args.append]
 
 
 def watch(proc, seconds):
@@ -68,7 +70,7 @@ def watch(proc, seconds):
             proc.wait(timeout=0.1)
             return 100 * waited / (time.monotonic() - begin)
         except subprocess.TimeoutExpired:
-            waited = max(waited, qemu.starved(proc.pid))
+            waited = max(waited, starved(proc.pid))
             if time.monotonic() - begin > seconds:
                 raise
 
