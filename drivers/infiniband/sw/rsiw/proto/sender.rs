@@ -261,20 +261,49 @@ impl Framer {
         Ok(1)
     }
 
+    /// Returns the next FPDU of a message, and how many octets of the stream it takes: less than the
+    /// most where it fills the segment that is begun.
+    #[inline(always)]
+    fn next_frame(&self, message: &Message) -> Result<(message::Frame, u32), Failure> {
+        let no_fpdu = |Broken| Failure::defect("a message has no FPDU");
+        let mut frame = message.frame(self.mulpdu).map_err(no_fpdu)?;
+        if self.markers.is_none() {
+            if let Some(mulpdu) = self.packer.fill(&frame) {
+                frame = message.frame(mulpdu).map_err(no_fpdu)?;
+            }
+        }
+        let len = self.octets(&frame);
+        let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
+        Ok((frame, len))
+    }
+
+    /// Returns how many FPDUs, from that of `frame` on with its `len` octets, go into the batch at
+    /// once, where it has `room`: those that fill a segment each leave the packer as the first does.
+    #[inline(always)]
+    fn count_alike(
+        &self,
+        message: &Message,
+        frame: &message::Frame,
+        len: u32,
+        room: impl FnOnce() -> usize,
+    ) -> u32 {
+        if self.markers.is_some() || len != self.emss {
+            return 1;
+        }
+        let room = u32::try_from(room()).unwrap_or(u32::MAX);
+        room.div_ceil(len.max(1)).min(message.alike(frame)).max(1)
+    }
+
     /// Adds the next FPDU of a message to the batch, and those behind it that fill a segment each,
     /// until it has `limit` octets; or hands one over. Returns how many that were. Stops with
     /// [`Stop::Again`] if the first does not fit behind what is in the batch.
-    fn put_fpdus<T, E>(
+    fn put_fpdus<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
         transport: &mut T,
         current: &mut Current,
         limit: usize,
-    ) -> Result<u32, Stop>
-    where
-        T: Transport,
-        E: Env<T>,
-    {
+    ) -> Result<u32, Stop> {
         if !self.is_open {
             self.has_opened = true;
             self.open(env, current)?;
@@ -285,15 +314,7 @@ impl Framer {
             }
             self.set_segment_size(transport.capacity().segment_size);
         }
-        let no_fpdu = |Broken| Failure::defect("a message has no FPDU");
-        let mut frame = current.message.frame(self.mulpdu).map_err(no_fpdu)?;
-        if self.markers.is_none() {
-            if let Some(mulpdu) = self.packer.fill(&frame) {
-                frame = current.message.frame(mulpdu).map_err(no_fpdu)?;
-            }
-        }
-        let len = self.octets(&frame);
-        let len = len.map_err(|Broken| Failure::defect("an FPDU is too long"))?;
+        let (frame, len) = self.next_frame(&current.message)?;
         if let Err(NoMemory { is_final }) = transport.reserve(len) {
             self.flags.more = transport.unsent() > 0;
             if self.flags.more || !is_final {
@@ -313,14 +334,8 @@ impl Framer {
             }
             self.flags.cut = true;
         }
-        // Those that fill a segment each leave the packer as the first one does.
-        let count = if self.markers.is_none() && len == self.emss {
-            let room = limit.saturating_sub(transport.unsent());
-            let room = u32::try_from(room).unwrap_or(u32::MAX).div_ceil(len.max(1));
-            room.min(current.message.alike(&frame)).max(1)
-        } else {
-            1
-        };
+        let room = || limit.saturating_sub(transport.unsent());
+        let count = self.count_alike(&current.message, &frame, len, room);
         let before = (transport.mark(), self.markers);
         let written = self.write(env, transport, &current.message, &frame, (len, count));
         let written = written.and_then(|count| {

@@ -63,7 +63,9 @@ use crate::proto::notes::{
 };
 use crate::proto::reads::{
     Inbound,
-    InboundReads, //
+    InboundReads,
+    OutboundRead,
+    OutboundReads, //
 };
 use crate::proto::schedule::{
     self,
@@ -71,6 +73,7 @@ use crate::proto::schedule::{
     Reason, //
 };
 use crate::proto::sends::Status;
+use crate::proto::setup::Params;
 use crate::proto::state::{
     Post,
     QpState, //
@@ -96,6 +99,26 @@ use kernel::sync::{
     SpinLock,
     SpinLockIrq, //
 };
+
+/// The queues for the Reads of a connection, in both directions.
+pub(super) struct ReadQueues {
+    inbound: InboundReads<KVec<Inbound>>,
+    outbound: OutboundReads<KVec<OutboundRead>>,
+}
+
+impl ReadQueues {
+    /// Makes empty queues for what the two sides have agreed on, or returns `ENOMEM`. Sleeps.
+    pub(super) fn new(params: &Params) -> Result<Self> {
+        let ird = params.ird.into();
+        let inbound = KVec::from_elem(Inbound::default(), ird, GFP_KERNEL_ACCOUNT)?;
+        let slots = params.outbound_slots().into();
+        let outbound = KVec::from_elem(OutboundRead::default(), slots, GFP_KERNEL_ACCOUNT)?;
+        Ok(Self {
+            inbound: InboundReads::new(inbound),
+            outbound: OutboundReads::new(outbound),
+        })
+    }
+}
 
 /// What the peer's Terminate says.
 #[derive(Clone, Copy)]
@@ -298,6 +321,22 @@ impl Shared {
     #[inline]
     pub(super) fn is_noted(&self) -> bool {
         self.notes.peek() != Notes::NONE
+    }
+
+    /// Puts the queues for the Reads of a new connection into their places, with the ORD that it
+    /// begins with. Returns the old ones, to be dropped without a lock.
+    pub(super) fn exchange_reads(
+        &self,
+        new: ReadQueues,
+        ord: u16,
+        awaits_placement: bool,
+    ) -> ReadQueues {
+        let inbound = core::mem::replace(&mut *self.inbound.lock(), new.inbound);
+        let mut sq = self.sq.lock();
+        sq.ord = ord.into();
+        sq.await_placement(awaits_placement);
+        let outbound = core::mem::replace(&mut sq.outbound, new.outbound);
+        ReadQueues { inbound, outbound }
     }
 
     /// Forgets what was noted about an earlier connection. That connection leaves no more notes by

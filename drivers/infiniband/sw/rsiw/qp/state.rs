@@ -9,6 +9,7 @@
 
 mod by_number;
 
+use self::by_number::agree;
 use super::direct::Prepared;
 use super::sending::{
     Sending,
@@ -16,9 +17,9 @@ use super::sending::{
 };
 use super::shared::{
     Manager,
+    ReadQueues,
     RemoteEnd,
-    Shared,
-    Terms, //
+    Shared, //
 };
 use super::stream::Stream;
 use super::{
@@ -49,12 +50,6 @@ use crate::proto::failure::{
     Fault, //
 };
 use crate::proto::notes::QpNote;
-use crate::proto::reads::{
-    Inbound,
-    InboundReads,
-    OutboundRead,
-    OutboundReads, //
-};
 use crate::proto::receiver::Recv;
 use crate::proto::schedule::Actor;
 use crate::proto::setup::Params;
@@ -117,12 +112,7 @@ impl Qp {
         params: &Params,
         manager: &dyn Manager,
     ) -> Result {
-        let inbound = KVec::from_elem(Inbound::default(), params.ird.into(), GFP_KERNEL_ACCOUNT)?;
-        let outbound = KVec::from_elem(
-            OutboundRead::default(),
-            params.outbound_slots().into(),
-            GFP_KERNEL_ACCOUNT,
-        )?;
+        let reads = ReadQueues::new(params)?;
         let shared = &self.shared;
         let terms = shared.by_number.terms(&shared.id.consumer);
         let awaits_placement = params::wait_placed() || terms.is_some();
@@ -147,17 +137,8 @@ impl Qp {
         if !shared.by_number.fits() {
             return Err(EPROTO);
         }
-        let idle_inbound = {
-            let mut old = shared.inbound.lock();
-            core::mem::replace(&mut *old, InboundReads::new(inbound))
-        };
-        let old_outbound = {
-            let mut sq = shared.sq.lock();
-            let ord = terms.map_or(MAX_READS, |terms| terms.ord);
-            sq.ord = params.ord.min(ord).into();
-            sq.await_placement(awaits_placement);
-            core::mem::replace(&mut sq.outbound, OutboundReads::new(outbound))
-        };
+        let ord = terms.map_or(MAX_READS, |terms| terms.ord);
+        let old_reads = shared.exchange_reads(reads, params.ord.min(ord), awaits_placement);
         shared.forget_connection();
         inner.failed = None;
         inner.blame = None;
@@ -187,7 +168,7 @@ impl Qp {
             self.show(Some(conn.stream.clone()));
         }
         drop(inner);
-        drop((idle_inbound, old_outbound));
+        drop(old_reads);
         self.note(QpNote::Socket);
         Ok(())
     }
@@ -328,6 +309,48 @@ impl Shared {
             return Err(EINVAL);
         }
         Ok(())
+    }
+}
+
+impl Inner {
+    /// Has the connection, if there is one, end as `effects` say, and returns how its stream ends.
+    fn end_stream(
+        &mut self,
+        shared: &Shared,
+        effects: &Effects,
+        failure: Option<Failure>,
+    ) -> StreamEnd {
+        let end = match (effects.tcp, &self.conn) {
+            (Tcp::Reset, _) => StreamEnd::Reset,
+            (Tcp::ResetIfDelivered, Some(conn)) if conn.is_delivered() => StreamEnd::Reset,
+            // A FIN without a Terminate would say that all is well.
+            (Tcp::Keep, Some(conn)) if effects.close && conn.sending.owes_terminate() => {
+                StreamEnd::Reset
+            }
+            _ => StreamEnd::Graceful,
+        };
+        if let Some(Conn {
+            sending, stream, ..
+        }) = &mut self.conn
+        {
+            // A responder that has received nothing sends nothing, no Terminate either (T-24).
+            if let Some(error) = effects
+                .terminate
+                .filter(|_| sending.may_send(&shared.flags))
+            {
+                sending.set_terminate(&failure.unwrap_or_else(|| error.into()));
+            }
+            if effects.tcp == Tcp::Fin {
+                sending.fin.want();
+            }
+            if end == StreamEnd::Reset {
+                stream.sock.abort();
+            }
+            if effects.start_timer {
+                sending.begin_end(&stream.sock);
+            }
+        }
+        end
     }
 }
 
@@ -509,35 +532,8 @@ impl Qp {
         failure: Option<Failure>,
         after: &mut After,
     ) {
-        let end = match (effects.tcp, &inner.conn) {
-            (Tcp::Reset, _) => StreamEnd::Reset,
-            (Tcp::ResetIfDelivered, Some(conn)) if conn.is_delivered() => StreamEnd::Reset,
-            // A FIN without a Terminate would say that all is well.
-            (Tcp::Keep, Some(conn)) if effects.close && conn.sending.owes_terminate() => {
-                StreamEnd::Reset
-            }
-            _ => StreamEnd::Graceful,
-        };
-        if let Some(conn) = &mut inner.conn {
-            // A responder that has received nothing sends nothing, no Terminate either (T-24).
-            if let Some(error) = effects
-                .terminate
-                .filter(|_| conn.sending.may_send(&self.shared.flags))
-            {
-                conn.sending
-                    .set_terminate(&failure.unwrap_or_else(|| error.into()));
-            }
-            if effects.tcp == Tcp::Fin {
-                conn.sending.fin.want();
-            }
-            if end == StreamEnd::Reset {
-                conn.stream.sock.abort();
-            }
-        }
+        let end = inner.end_stream(&self.shared, effects, failure);
         if effects.start_timer {
-            if let Some(conn) = &mut inner.conn {
-                conn.sending.begin_end(&conn.stream.sock);
-            }
             self.set_timer(inner, CLOSE_TIMEOUT_MS);
         }
         let mut recv = None;
@@ -764,21 +760,6 @@ impl Qp {
         self.feed(&mut inner, QpEvent::Leave, &mut after);
         drop(inner);
         after.run(self);
-    }
-}
-
-/// Sets what a queue pair that is connected by number and its peer have agreed on.
-fn agree(terms: &Terms, stream: &Stream, sending: &mut Sending) {
-    stream.sock.with_lock(|sk| {
-        if let Some(part) = stream.receiving(sk) {
-            part.receiver.set_patience(terms.receive_ms);
-            if terms.takes_immediate {
-                part.receiver.allow_send_immediate();
-            }
-        }
-    });
-    if terms.sends_immediate {
-        sending.allow_send_immediate();
     }
 }
 

@@ -52,6 +52,7 @@ use crate::proto::reads::{
 };
 use crate::proto::request::{
     BadRequest,
+    Local,
     Operation,
     Request,
     Sink, //
@@ -136,85 +137,96 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
             Err(fault) => return Err(fail_new(env, request.work, fault).into()),
         };
         if let Operation::Local(operation) = request.operation {
-            // Memory that is open is let go of first: whoever waits for its users must not be one
-            // of them.
-            env.close();
-            let result = match env.perform(operation) {
-                Ok(()) => Ok(()),
-                Err(NotDone::Fault(fault)) => Err(fault),
-                Err(NotDone::Later) => {
-                    let is_undone = env.with_sends(|sends| sends.take_back(token));
-                    let defect = || Failure::defect("the youngest request is not the youngest");
-                    return Err(is_undone.then_some(Stop::Again).ok_or_else(defect)?);
-                }
-            };
-            env.consume();
-            finish(env, token, result)?;
+            carry_out(env, token, operation)?;
             continue;
         }
         env.consume();
-        let (kind, origin) = match request.operation {
-            Operation::Read { stag, to, .. } => {
-                let (sink_stag, sink_to) = match sink {
-                    Some(Ok(sink)) => sink,
-                    _ => return Err(Failure::defect("a Read began without its sink").into()),
-                };
-                let kind = Kind::ReadRequest(ReadRequest {
-                    sink_stag,
-                    sink_to,
-                    len: request.len,
-                    source_stag: stag,
-                    source_to: to,
-                });
-                // The request completes with its response.
-                (kind, Origin::Bare)
-            }
-            Operation::Atomic { stag, to, .. } => {
-                (atomic_request(env, messages, stag, to)?, Origin::Bare)
-            }
-            Operation::Send { invalidate } => {
-                let kind = Kind::Send {
-                    solicited: request.solicited,
-                    invalidate,
-                };
-                (kind, Origin::Request(token))
-            }
-            Operation::SendImmediate { data } => {
-                let kind = Kind::SendImmediate {
-                    solicited: request.solicited,
-                    data,
-                };
-                (kind, Origin::Request(token))
-            }
-            Operation::Write {
-                immediate: Some(data),
-                ..
-            } if request.len == 0 => {
-                let kind = Kind::Immediate {
-                    data,
-                    solicited: request.solicited,
-                };
-                (kind, Origin::Request(token))
-            }
-            Operation::Write { stag, to, .. } => (Kind::Write { stag, to }, Origin::Request(token)),
-            Operation::Local(_) => {
-                return Err(Failure::defect("a local operation has no message").into());
-            }
-        };
-        let then = match (request.operation, kind) {
-            (Operation::Write { immediate, .. }, Kind::Write { .. }) => {
-                immediate.map(|data| (data, request.solicited))
-            }
-            _ => None,
-        };
-        let message = messages.message(kind, request.len);
-        *current = Some(Current {
-            message,
-            then,
-            origin,
-        });
-        return Ok(());
+        return Ok(make_current(env, messages, &request, sink, token, current)?);
     }
+}
+
+/// Carries out a local operation that has begun, and completes it. Stops with [`Stop::Again`] if that
+/// is left to another run, and nothing has begun then.
+fn carry_out<T: Transport, E: Env<T>>(
+    env: &mut E,
+    token: Token,
+    operation: Local,
+) -> Result<(), Stop> {
+    // Memory that is open is let go of first: whoever waits for its users must not be one of them.
+    env.close();
+    let result = match env.perform(operation) {
+        Ok(()) => Ok(()),
+        Err(NotDone::Fault(fault)) => Err(fault),
+        Err(NotDone::Later) => {
+            let is_undone = env.with_sends(|sends| sends.take_back(token));
+            let defect = || Failure::defect("the youngest request is not the youngest");
+            return Err(is_undone.then_some(Stop::Again).ok_or_else(defect)?);
+        }
+    };
+    env.consume();
+    Ok(finish(env, token, result)?)
+}
+
+/// Makes a request that has begun and is to be sent the current message; `sink` is that of a Read or
+/// Atomic Operation.
+#[inline(always)]
+fn make_current<T: Transport, E: Env<T>>(
+    env: &E,
+    messages: &mut Messages,
+    request: &Request<E::Work>,
+    sink: Option<Result<(Stag, TaggedOffset), Fault>>,
+    token: Token,
+    current: &mut Option<Current>,
+) -> Result<(), Failure> {
+    let solicited = request.solicited;
+    let mut origin = Origin::Request(token);
+    let mut then = None;
+    let kind = match request.operation {
+        Operation::Read { stag, to, .. } => {
+            let Some(Ok((sink_stag, sink_to))) = sink else {
+                return Err(Failure::defect("a Read began without its sink"));
+            };
+            // The request completes with its response, as an Atomic Operation does.
+            origin = Origin::Bare;
+            Kind::ReadRequest(ReadRequest {
+                sink_stag,
+                sink_to,
+                len: request.len,
+                source_stag: stag,
+                source_to: to,
+            })
+        }
+        Operation::Atomic { stag, to, .. } => {
+            origin = Origin::Bare;
+            atomic_request(env, messages, stag, to)?
+        }
+        Operation::Send { invalidate } => Kind::Send {
+            solicited,
+            invalidate,
+        },
+        Operation::SendImmediate { data } => Kind::SendImmediate { solicited, data },
+        Operation::Write {
+            immediate: Some(data),
+            ..
+        } if request.len == 0 => Kind::Immediate { data, solicited },
+        Operation::Write {
+            stag,
+            to,
+            immediate,
+        } => {
+            then = immediate.map(|data| (data, solicited));
+            Kind::Write { stag, to }
+        }
+        Operation::Local(_) => {
+            return Err(Failure::defect("a local operation has no message"));
+        }
+    };
+    *current = Some(Current {
+        message: messages.message(kind, request.len),
+        then,
+        origin,
+    });
+    Ok(())
 }
 
 /// Takes out a request that cannot begin, and completes it in error.

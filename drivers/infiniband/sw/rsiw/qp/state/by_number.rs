@@ -28,10 +28,13 @@ use crate::proto::state::{
     QpEvent,
     QpState, //
 };
+use crate::qp::sending::Sending;
 use crate::qp::shared::{
     Manager,
+    Terms,
     Told, //
 };
+use crate::qp::stream::Stream;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
@@ -232,5 +235,20 @@ impl Qp {
         after.run(self);
         id.send_cq.forget(&id.handle);
         id.recv_cq.forget(&id.handle);
+    }
+}
+
+/// Sets what a queue pair that is connected by number and its peer have agreed on.
+pub(super) fn agree(terms: &Terms, stream: &Stream, sending: &mut Sending) {
+    stream.sock.with_lock(|sk| {
+        if let Some(part) = stream.receiving(sk) {
+            part.receiver.set_patience(terms.receive_ms);
+            if terms.takes_immediate {
+                part.receiver.allow_send_immediate();
+            }
+        }
+    });
+    if terms.sends_immediate {
+        sending.allow_send_immediate();
     }
 }
