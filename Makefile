@@ -85,9 +85,11 @@ profile:
 		--device "$(or $(DEVICE),rsiw)" $(if $(TOP),--top "$(TOP)") \
 		$(if $(DIRECT),--direct "$(DIRECT)")
 
-# RUNS, DEVICES, CASES (with commas) and WHERE: what of it, and how often.
+# RUNS, DEVICES, CASES (with commas) and WHERE: what of it, and how often. CLEAR=0: the kernel does
+# not clear memory that it allocates.
+NO_CLEAR = $(if $(filter 0,$(CLEAR)),--no-clear)
 bench-native:
-	@tools/bench/uml $(if $(RUNS),--runs "$(RUNS)") $(if $(DEVICES),--devices "$(DEVICES)") \
+	@tools/bench/uml $(NO_CLEAR) $(if $(RUNS),--runs "$(RUNS)") $(if $(DEVICES),--devices "$(DEVICES)") \
 		$(if $(CASES),--cases "$(CASES)") $(if $(WHERE),--paths "$(WHERE)")
 
 # DEVICES and WHERE: of what, with commas. SIZES: others than its own.
@@ -95,8 +97,10 @@ bench-sweep:
 	@tools/bench/sweep $(if $(DEVICES),--devices "$(DEVICES)") $(if $(WHERE),--paths "$(WHERE)") \
 		$(if $(SIZES),--sizes "$(SIZES)")
 
+# NATIVE=1: in real time, for ROUNDS rounds.
 bench-scale:
-	@tools/bench/scale
+	@tools/bench/scale $(if $(filter 1,$(NATIVE)),--native) $(NO_CLEAR) \
+		$(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(DEVICES),--devices "$(DEVICES)")
 
 # DEVICES, CASES (with commas): of what.
 bench-wan:
@@ -109,8 +113,9 @@ bench-smp:
 		$(if $(filter 1,$(RFS)),--rfs)
 
 # ROUNDS: how often each has its turn in the timed part. DEVICES, CASES (with commas): of what.
+# NATIVE=1: that part only, at the speed of this machine's processor.
 bench-storage:
-	@tools/bench/storage $(if $(ROUNDS),--rounds "$(ROUNDS)") \
+	@tools/bench/storage $(if $(ROUNDS),--rounds "$(ROUNDS)") $(if $(filter 1,$(NATIVE)),--native) $(NO_CLEAR) \
 		$(if $(DEVICES),--devices "$(DEVICES)") $(if $(CASES),--cases "$(CASES)")
 
 # ROUNDS: how often each setting is measured. EVENTS=1: the program does not poll.

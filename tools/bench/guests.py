@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -109,10 +110,16 @@ def boot(results, command, module=None, more=(), on_line=None, cpu=CPU):
     return start(argv, results, command, module, on_line)
 
 
-def native(results, command, seconds, module=None):
-    """Runs a command in User Mode Linux, with its output in `results`/output."""
+def native(results, command, seconds, module=None, on_line=None, clears=True):
+    """Runs a command in User Mode Linux, as start(). `clears`: whether the kernel clears memory that
+    it allocates. Returns for which part of the time it waited for a processor, in percent: a list
+    with one number, or none if it ended too early."""
     argv = ["tools/vm/uml", "--time", str(seconds), "--results", results]
-    return start(argv, results, command, module, None)
+    if not clears:
+        argv += ["--append", "init_on_alloc=0"]
+    start(argv, results, command, module, on_line)
+    share = read_json(os.path.join(results, "waited"))
+    return [share] if share is not None else []
 
 
 def start(argv, results, command, module, on_line):
@@ -220,6 +227,35 @@ def about():
     return found
 
 
+def about_native(clears):
+    """As about(), where the processor is this machine's; `clears` as native() has it."""
+    found = about()
+    found["memory"] = "cleared when allocated" if clears else "not cleared when allocated"
+    # Which has no part in this.
+    found.pop("QEMU", None)
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        names = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
+    found["processor"] = names[0] if names else "unknown"
+    return found
+
+
+# A machine on which a guest waits for a processor more, in percent of the time.
+BUSY = 5
+
+
+def waiting(waited, about):
+    """Notes for which parts of the time the guests of native() waited for a processor. What to say
+    if that is much, or an empty text."""
+    if not waited:
+        return ""
+    said = "%.0f %% of the time, up to %.0f %%" % (statistics.median(waited), max(waited))
+    about["waited for a processor"] = said
+    if statistics.median(waited) <= BUSY:
+        return ""
+    return ("This machine was busy: User Mode Linux waited for a processor for %s.\n"
+            "Ratios of what is close to each other say little." % said)
+
+
 def keep(results, rows, what):
     """Writes rows of results, and what about() said when they were begun."""
     for name, data in ((results, rows), (about_file(results), what)):
@@ -237,6 +273,13 @@ def some_of(known):
                 bad[0], ", ".join(sorted(known))))
         return given.split(",")
     return names
+
+
+def option_clear(p):
+    """The option of those that use native()."""
+    p.add_argument("--no-clear", dest="clears", action="store_false",
+                   help="in User Mode Linux: the kernel does not clear memory that it allocates\n"
+                   "(init_on_alloc=0); Debian's does")
 
 
 def options(doc, out=None, boot=False, jobs=False, **lists):

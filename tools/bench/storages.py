@@ -23,6 +23,8 @@ BASE = "tcp"
 
 # What is measured.
 COUNTED, SWITCHES, TIMED = "instructions", "changes of task", "blocks/s"
+# The last one on one processor of this machine.
+NATIVE = "blocks/s, native"
 # Of the instructions: all but those that copy, sum and clear octets.
 WORK = "work"
 

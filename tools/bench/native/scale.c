@@ -279,6 +279,7 @@ static void messages_of_all(struct side *s)
 	/* The first ones bring what all share. */
 	unsigned int first = s->qps / 10, next = 0, i;
 	long long before = 0, after;
+	uint64_t begin;
 
 	while (s->up < s->qps) {
 		if (s->up == first)
@@ -296,12 +297,15 @@ static void messages_of_all(struct side *s)
 		ep_phase("messages of %u bytes", sizes[i]);
 		move(s, &next, (s->qps / WINDOW + 4) * WINDOW, sizes[i]);
 		ep_sync(&pair);
+		begin = ep_now_ns();
 		if (!pair.server)
 			set_mark(MARK_START);
 		move(s, &next, messages, sizes[i]);
 		if (!pair.server) {
 			set_mark(MARK_STOP);
 			printf("size %u messages %u\n", sizes[i], messages);
+			printf("took %u ns %llu\n", sizes[i],
+			       (unsigned long long)(ep_now_ns() - begin));
 		}
 		ep_sync(&pair);
 	}
