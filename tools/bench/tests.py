@@ -576,6 +576,62 @@ class Quick(unittest.TestCase):
         self.assertRegex(quick.table(rows, None), r"send_bw 64 +120 +- +64")
 
 
+class Native(unittest.TestCase):
+    def test_busy_machine(self):
+        about = {}
+        self.assertEqual(script("scale").guests.waiting([1, 2, 30], about), "")
+        self.assertEqual(about["waited for a processor"], "2 % of the time, up to 30 %")
+        self.assertIn("busy", script("scale").guests.waiting([1, 20, 30], {}))
+        self.assertEqual(script("scale").guests.waiting([], {}), "")
+
+    def test_scale(self):
+        scale = script("scale")
+        said = {"rsiw": [[2, 10], [4, 20]], "siw": [[1, 40], None]}
+
+        def native(_results, command, _seconds, _module, clears):
+            self.assertFalse(clears)
+            self.assertIn("--timed", command)
+            return [3]
+
+        def read_json(name):
+            values = said["rsiw" if "rsiw" in name else "siw"].pop(0)
+            return values and {"done": 2, "rows": [
+                {"device": "rsiw" if "rsiw" in name else "siw", "path": "wire", "case": case,
+                 "unit": unit, "value": value}
+                for (case, unit), value in zip((("connections", "1/s"), ("message 64 x1", "us")),
+                                               values)]}
+        with mock.patch.multiple(scale.guests, native=native, read_json=read_json,
+                                 say=lambda text: None, fresh_results=lambda name: "/tmp/" + name):
+            runs, waited = scale.turns_native(["rsiw", "siw"], {}, ["connections", "1"], 2, False)
+        self.assertEqual(waited, [3] * 4)
+        # A guest that says nothing has failed in its first step.
+        self.assertEqual([key[:3] for key in runs.notes], [("siw", "wire", "connections")])
+        text = scale.table_native(runs.rows(), ["rsiw", "siw"])
+        # More connections are better, and less time.
+        self.assertRegex(text, r"connections +1/s +3\.000 +1\.000 +3\.00 ")
+        self.assertRegex(text, r"message 64 x1 +us +15\.0 +40\.0 +2\.67 ")
+
+    def test_storage(self):
+        storage = script("storage")
+        said = [['row {"case": "nvme read 4K x1", "iops": 5}', "done rsiw"],
+                ["tcp failed: no disk"], []]
+
+        def native(_results, _command, _seconds, _module, on_line, clears):
+            self.assertTrue(clears)
+            for line in said.pop(0):
+                on_line(line)
+            return []
+        args = types.SimpleNamespace(rounds=1, ms=1, clears=True)
+        runs = medians.Runs()
+        with mock.patch.multiple(storage.guests, native=native, say=lambda text: None,
+                                 fresh_results=lambda name: "/tmp/" + name):
+            bad = storage.turns_native(["rsiw", "tcp", "siw"], ["nvme read 4K x1"], {}, args, runs,
+                                       [])
+        self.assertEqual(bad["tcp"], "tcp failed: no disk")
+        self.assertIn("the guest ended", bad["siw"])
+        self.assertEqual(runs.rows()[0]["value"], 5)
+
+
 def script(name):
     """The host's part of a benchmark, which is a script."""
     loader = importlib.machinery.SourceFileLoader(name, os.path.join(HERE, name))
