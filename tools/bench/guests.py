@@ -239,7 +239,7 @@ def about_native(clears):
     return found
 
 
-# A machine on which a guest waits for a processor more, in percent of the time.
+# A machine is busy if guests wait for a processor for more than this part of the time, in percent.
 BUSY = 5
 
 
@@ -280,6 +280,13 @@ def option_clear(p):
     p.add_argument("--no-clear", dest="clears", action="store_false",
                    help="in User Mode Linux: the kernel does not clear memory that it allocates\n"
                    "(init_on_alloc=0); Debian's does")
+
+
+def native_out(p, args):
+    """The file of results of native(): another one than that of counts, if none was asked for."""
+    if args.out != p.get_default("out"):
+        return args.out
+    return args.out.replace(".json", "-native.json")
 
 
 def options(doc, out=None, boot=False, jobs=False, **lists):

@@ -8,6 +8,7 @@ usage: names.py FILE...
 
 import ast
 import builtins
+import functools
 import os
 import symtable
 import sys
@@ -38,9 +39,10 @@ def undefined(module):
                    if s.is_referenced() and s.get_name() not in known})
 
 
-def defined(module):
+@functools.cache
+def defined(path):
     """The names that a file has for others."""
-    return {s.get_name() for s in module.get_symbols()
+    return {s.get_name() for s in parsed(path).get_symbols()
             if s.is_assigned() or s.is_imported() or s.is_namespace()}
 
 
@@ -61,14 +63,14 @@ def lacking(path, files):
         if isinstance(node, ast.Import):
             modules.update({a.asname or a.name: a.name for a in node.names if file_of(a.name)})
         elif isinstance(node, ast.ImportFrom) and not node.level and file_of(node.module):
-            has = defined(parsed(file_of(node.module)))
+            has = defined(file_of(node.module))
             found |= {"%s.%s" % (node.module, a.name) for a in node.names
                       if a.name != "*" and a.name not in has}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and \
                 node.value.id in modules:
             name = modules[node.value.id]
-            if node.attr not in defined(parsed(file_of(name))) and not node.attr.startswith("__"):
+            if node.attr not in defined(file_of(name)) and not node.attr.startswith("__"):
                 found.add("%s.%s" % (name, node.attr))
     return sorted(found)
 
