@@ -261,8 +261,8 @@ impl Framer {
         Ok(1)
     }
 
-    /// Returns the next FPDU of a message, and how many octets of the stream it takes: less than the
-    /// most where it fills the segment that is begun.
+    /// Returns the next FPDU of a message, and how many octets of the stream it takes. It is shorter
+    /// than the longest one if that fills the TCP segment which the batch has begun.
     #[inline(always)]
     fn next_frame(&self, message: &Message) -> Result<(message::Frame, u32), Failure> {
         let no_fpdu = |Broken| Failure::defect("a message has no FPDU");
@@ -277,8 +277,8 @@ impl Framer {
         Ok((frame, len))
     }
 
-    /// Returns how many FPDUs, from that of `frame` on with its `len` octets, go into the batch at
-    /// once, where it has `room`: those that fill a segment each leave the packer as the first does.
+    /// Returns how many FPDUs like that of `frame`, of `len` octets, are written at once: if each fills
+    /// a TCP segment, as many as there is `room` for. All leave the packer as the first one does.
     #[inline(always)]
     fn count_alike(
         &self,

@@ -323,8 +323,9 @@ impl Shared {
         self.notes.peek() != Notes::NONE
     }
 
-    /// Puts the queues for the Reads of a new connection into their places, with the ORD that it
-    /// begins with. Returns the old ones, to be dropped without a lock.
+    /// Puts the queues for the Reads of a new connection into their places, and sets the ORD that it
+    /// begins with, and whether requests complete only when the peer has placed them. Returns the old
+    /// queues, to be dropped without a lock.
     pub(super) fn exchange_reads(
         &self,
         new: ReadQueues,
