@@ -15,9 +15,9 @@
 //! iw_cm knows endpoints and listeners by number, so one that is gone is not found.
 //!
 //! The files, from the lowest to the highest: `calls`, `registry`; `endpoint` and `listener`, which
-//! refer to each other; `secure`, `connection`; `request`; `acceptor`. Each uses only those in front
-//! of it. `by_number` and `pairing` are beside them, for queue pairs without a consumer here: they use
-//! them, and are told of what happens in the place of a consumer.
+//! refer to each other; `secure`, `connection`; `request`; `acceptor`. Each uses only those in
+//! front of it. `by_number` and `pairing` are beside these, for queue pairs without a consumer of
+//! iw_cm: they use these files, and are told of what happens in the place of a consumer.
 //!
 //! Locks: endpoint mutex > what the QP takes > socket lock. The QP never waits for an endpoint.
 //!
@@ -103,7 +103,7 @@ impl Cm {
         )
     }
 
-    /// Returns how many listeners their consumers have not given up.
+    /// Returns how many listeners there are that consumers have not given up.
     pub(crate) fn listeners(&self) -> usize {
         self.listeners.len()
     }
@@ -181,9 +181,9 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 
 /// Starts to listen on the address of `id`; each connection request makes an event.
 ///
-/// A consumer that listens on all devices does without one that comes or goes. If this failed, the
-/// RDMA CM would not use a new device at all, only because somebody else has one port of it; and no
-/// such consumer could start while a device leaves.
+/// For a consumer that listens on all devices, a device that comes or goes may fail: this returns
+/// no error then. With an error the RDMA CM would not use a new device at all, only because
+/// somebody else has one port of it; and no such consumer could start while a device leaves.
 pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
     let dev = &cm.endpoints.dev;
     acceptor::create(&cm.listeners, &cm.acceptors, &cm.endpoints, id, backlog)

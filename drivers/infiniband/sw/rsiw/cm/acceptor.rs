@@ -5,15 +5,16 @@
 //!
 //! A connection belongs to the device that owns its local address, because the RDMA CM puts its
 //! identifier there. The interface by which packets come in does not matter, unless the device is
-//! bound to its interface ([`Ways::Interface`]): then no others get to it.
+//! bound to its interface ([`Ways::Interface`]): packets from other interfaces do not get to such a
+//! device.
 //!
-//! A consumer that listens on the wildcard has a listener on each device. Those in one network
-//! namespace, or in one VRF of it, share a socket. A listener at an address has a socket of its
-//! own; its device may have lost that address since.
+//! A consumer that listens on the wildcard has a listener on each device. The listeners in one
+//! network namespace, or in one VRF of it, share a socket. A listener at an address has a socket of
+//! its own. Its device may lose the address later.
 //!
-//! A listener of a bound device gets connections from a socket that is bound to the interface,
-//! which it has for itself. On the wildcard it joins the shared socket as well: that has the port,
-//! and TCP prefers the bound one for what comes by the interface.
+//! A listener of a bound device has a socket of its own that is bound to the interface, and gets
+//! its connections from this socket. On the wildcard it joins the shared socket as well: the shared
+//! socket holds the port, and TCP prefers the bound socket for what comes by the interface.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -83,10 +84,10 @@ use kernel::{
 
 /// How many connections are taken from TCP before others get the worker.
 const ACCEPT_BUDGET: usize = 64;
-/// Least length of TCP's queue, whatever the consumer asks for. Connections leave it at once, but a
-/// burst that overflows it loses a second to TCP's retransmission.
+/// Least length of TCP's queue of new connections, whatever the consumer asks for. Connections
+/// leave the queue at once, but a burst that overflows it loses a second to TCP's retransmission.
 const TCP_BACKLOG: u32 = 128;
-/// Milliseconds until what could not be taken from TCP is tried again.
+/// Milliseconds until the next try, if a connection could not be taken from TCP.
 const RETRY_MS: u32 = 100;
 
 /// What the wildcard listeners of one consumer have in common. The RDMA CM gives a wildcard port of
@@ -99,7 +100,7 @@ struct WildcardKey {
     vrf: i32,
     is_ipv6: bool,
     port_space: u32,
-    /// The consumer's; `tcp_port` is another one if the port mapper chose it.
+    /// The consumer's port. `tcp_port` differs from it if the port mapper chose another one.
     port: u16,
     tcp_port: u16,
 }
@@ -223,13 +224,13 @@ impl<'a> ListenAt<'a> {
 enum Role {
     /// The socket of one listener, at an address.
     Single,
-    /// The socket of all listeners that have this key in these sockets.
+    /// The socket of all listeners with this key. It is one of the sockets in `all`.
     Shared {
         key: WildcardKey,
         all: Arc<Acceptors>,
     },
     /// The socket of one listener on the wildcard whose device is bound. The listener has joined
-    /// this other socket, too.
+    /// the shared socket in here, too.
     Below(Arc<Acceptor>),
 }
 
@@ -240,7 +241,7 @@ pub(super) struct Acceptor {
     role: Role,
     /// Who pays for connections until they have a QP: the process that listens.
     payer: Payer,
-    /// Taken by consumers' calls, and by the work that takes connections from TCP.
+    /// Locked by consumers' calls, and by the work that takes connections from TCP.
     #[pin]
     open: Mutex<Option<Open>>,
     #[pin]
@@ -258,8 +259,8 @@ impl_has_work! {
     impl HasWork<Self> for Acceptor { self.work }
 }
 
-/// Has `listener` get the connections to a place. If somebody listens at the port mapper's port,
-/// the consumer's own is used.
+/// Lets `listener` get the connections to a place. If somebody else listens at the port that the
+/// port mapper chose, the consumer's own port is used.
 pub(super) fn join(listener: &Arc<Listener>, mut place: ListenAt<'_>) -> Result<Arc<Acceptor>> {
     match (Acceptor::at(&place, listener), place.mapped_port) {
         (Err(e), Some(port)) if e == EADDRINUSE => {
@@ -381,9 +382,9 @@ impl Acceptor {
         drop(last);
     }
 
-    /// Takes a connection from TCP, and finds its listener. Under the mutex, so that whoever closes
-    /// the socket has the last reference. A connection for which there is no memory stays in TCP's
-    /// queue; as TCP does not report it again, the timer has this tried again.
+    /// Takes a connection from TCP, and finds its listener. This is done under the mutex, so that
+    /// whoever closes the socket has the last reference. A connection for which there is no memory
+    /// stays in TCP's queue. TCP does not report it again, so the timer starts the next try.
     fn next(self: &Arc<Self>) -> Option<(Arc<TcpSocket>, Option<Arc<Listener>>)> {
         let open = self.open.lock();
         let open = open.as_ref()?;
@@ -395,8 +396,8 @@ impl Acceptor {
         Some((sock, listener))
     }
 
-    /// Returns which of the listeners gets a connection, and logs it if none does. Those of bound
-    /// devices get nothing from the shared socket: TCP gives that what came by other interfaces.
+    /// Returns the listener that gets a connection, or logs that none does. Listeners of bound
+    /// devices get nothing from the shared socket: what TCP gives to it came by other interfaces.
     fn choose(&self, sock: &TcpSocket, listeners: &[Arc<Listener>]) -> Option<Arc<Listener>> {
         let owner = owner(sock, listeners);
         let is_shared = matches!(self.role, Role::Shared { .. });
@@ -510,8 +511,8 @@ pub(super) fn create(
     let dev = &endpoints.dev;
     let addr = id.local_addr().ok_or(EAFNOSUPPORT)?;
     let netdev = dev.netdev().ok_or(ENODEV)?;
-    // Nobody can reach a consumer of all devices through those of other namespaces, where the port
-    // may be somebody else's.
+    // A consumer that listens on all devices is not reachable by devices of other namespaces, where
+    // its port may be somebody else's.
     if !id.sees(&netdev) {
         return if is_on_all(id) {
             Ok(())
@@ -570,7 +571,7 @@ impl Listening {
     fn open(self: &Arc<Self>, place: ListenAt<'_>) -> Result {
         let acceptor = join(&self.listener, place)?;
         *self.acceptor.lock() = Some(acceptor);
-        // The device may be going away, and have closed it in between.
+        // The device may be going away, and may have closed the listener in between.
         if self.listener.is_closed() {
             self.close();
             return Err(ENODEV);
@@ -581,8 +582,8 @@ impl Listening {
     /// Stops listening, and ends connections without a Request. Frees the port if nobody else
     /// uses it.
     pub(super) fn close(self: &Arc<Self>) {
-        // This is set before the acceptor is taken: `open` sets the acceptor and then looks at
-        // this.
+        // The listener is closed before the acceptor is taken: `open` sets the acceptor, and then
+        // looks whether the listener is closed.
         self.listener.close();
         let acceptor = self.acceptor.lock().take();
         if let Some(acceptor) = acceptor {

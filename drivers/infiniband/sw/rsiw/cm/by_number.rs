@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where queue pairs meet that their consumers connect by number: the consumers' steps, and the
-//! Requests of peers. `proto::by_number` decides what follows from what; the consumers' calls return
-//! at once, and the work item of a [`Pairing`], of which a queue pair has one, does the rest.
+//! Queue pairs that their consumers connect by number: the steps of the consumers, and the Requests
+//! of peers. `proto::by_number` makes the decisions. The consumers' calls return at once; each such
+//! queue pair has a [`Pairing`], whose work item does the rest.
 //!
-//! A device listens for Requests while a pairing needs that: no port is open on a host without a
-//! program that connects by number. A Request that comes before its queue pair is ready is parked.
+//! A device listens for Requests only while a pairing needs that, so a host without programs that
+//! connect by number has no open port. A Request that comes before its queue pair is ready is
+//! parked.
 //!
 //! Locks: `MeetingPlace::book` > the QP's mutex.
 //!
@@ -88,11 +89,11 @@ use kernel::sync::{
     Mutex, //
 };
 
-/// How many Requests for queue pairs that are not ready a device keeps.
+/// How many Requests a device keeps at most for queue pairs that are not ready yet.
 const PARKED: usize = 256;
 
-/// Returns whether a change is about a queue pair that is, or becomes, connected by number. The
-/// RDMA CM names no address for an iWARP device.
+/// Returns whether a change is about a queue pair that is connected by number, or is to be. Only
+/// such a change names the peer's address: the RDMA CM names none for an iWARP device.
 pub(crate) fn concerns(qp: &Qp, attr: &QpModify) -> bool {
     let names_peer = attr.state == Some(IbQpState::Rtr) && attr.path.address.is_some();
     names_peer || qp.is_by_number()
@@ -102,10 +103,10 @@ pub(crate) fn concerns(qp: &Qp, attr: &QpModify) -> bool {
 ///
 /// # Errors
 ///
-/// `EINVAL` for a step that is not possible, or for an address without a GID; `EADDRNOTAVAIL` if the
-/// interface has not that address; `EADDRINUSE` if somebody else has the port; `EOPNOTSUPP` for a
-/// queue pair that is to be connected to itself with TLS, for one of a consumer in the kernel, or if
-/// connecting by number is turned off; `ENOMEM`.
+/// `EINVAL` for a step that is not possible, or for an address without a GID; `EADDRNOTAVAIL` if
+/// the interface does not have the address; `EADDRINUSE` if somebody else has the port;
+/// `EOPNOTSUPP` for a queue pair that is to be connected to itself with TLS, for one of a consumer
+/// in the kernel, or if connecting by number is turned off; `ENOMEM`.
 pub(crate) fn modify(place: &Arc<MeetingPlace>, qp: &Arc<Qp>, attr: &QpModify) -> Result {
     let seen = qp.shared.query().state;
     if attr.cur_state.is_some_and(|state| state != seen) {
@@ -138,7 +139,7 @@ pub(crate) fn modify(place: &Arc<MeetingPlace>, qp: &Arc<Qp>, attr: &QpModify) -
         );
         error
     })?;
-    // The rights of the peer, which need no step.
+    // The rights of the peer may change with a step, or without one.
     let others = QpModify {
         access: attr.access,
         ..QpModify::default()
@@ -161,19 +162,19 @@ pub(crate) struct MeetingPlace {
     listening: Mutex<[OpenListener; 2]>,
 }
 
-/// Who waits for whom.
+/// The pairings, and the Requests that wait for one.
 struct Book {
     /// By QP number.
     pairings: RBTree<u32, Arc<Pairing>>,
-    /// Endpoints whose Requests came early, by the QP number that they name and the peer's address.
+    /// Endpoints whose Requests came early, by the QP number in the Request and the peer's address.
     parked: RBTree<(u32, Gid), Parked>,
-    /// Bounds how many are parked.
+    /// Limits how many endpoints are parked.
     crowd: Crowd<KVVec<Place>>,
 }
 
 #[derive(Clone, Copy)]
 struct Parked {
-    /// Of the endpoint.
+    /// The number of the endpoint.
     number: usize,
     source: Source,
     hello: Hello,
@@ -192,10 +193,10 @@ impl OpenListener {
     };
 }
 
-/// Why a step is refused: the error, and what it does not tell.
+/// Why a step is refused: the error number, and the cause in words, which may be empty.
 type Why = (Error, &'static str);
 
-/// Returns a cause that says no more than its error.
+/// Returns an error whose number says enough.
 fn plain(error: Error) -> Why {
     (error, "")
 }
@@ -208,7 +209,7 @@ impl Book {
         Some(parked)
     }
 
-    /// Parks an endpoint. Returns the place of those that have to go for it.
+    /// Parks an endpoint. Returns the numbers of the endpoints that have to go for it.
     fn park(&mut self, key: (u32, Gid), parked: Parked) -> Result<[Option<usize>; 2]> {
         let node = RBTreeNode::new(key, parked, GFP_KERNEL_ACCOUNT)?;
         let replaced = self.take_parked(key).map(|old| old.number);
@@ -255,7 +256,7 @@ impl MeetingPlace {
         )
     }
 
-    /// Takes the step to RTR of a queue pair, and begins to have it meet its peer.
+    /// Takes a queue pair's step to RTR, and begins to connect it to its peer.
     fn meet(self: &Arc<Self>, qp: &Arc<Qp>, attr: &QpModify) -> Result<(), Why> {
         let id = &qp.shared.id;
         let netdev = self.endpoints.dev.netdev().ok_or(plain(ENODEV))?;
@@ -312,7 +313,7 @@ impl MeetingPlace {
         })?;
         let node = RBTreeNode::new(pair.own.qpn(), pairing.clone(), GFP_KERNEL_ACCOUNT);
         let begun = node.and_then(|node| {
-            // Whoever judges a Request finds the pairing of a queue pair that waits.
+            // One lock for both: `judge` finds the pairing of each queue pair that waits.
             let mut book = self.book.lock();
             qp.begin_to_meet(pair, attr, pairing.clone())?;
             let old = book.pairings.insert(node);
@@ -327,7 +328,7 @@ impl MeetingPlace {
         Ok(pairing)
     }
 
-    /// Takes the step to RTS, for which who dials may have waited.
+    /// Takes the step to RTS. The pairing may have waited for it before it dials.
     fn ready_to_send(&self, qp: &Arc<Qp>, attr: &QpModify) -> Result {
         qp.ready_to_send(attr)?;
         let qpn = qp.shared.id.num().0;
@@ -338,7 +339,7 @@ impl MeetingPlace {
         Ok(())
     }
 
-    /// Needs the listener of an address family, until [`MeetingPlace::stop_listening`].
+    /// Makes the device listen in an address family, until [`MeetingPlace::stop_listening`].
     fn listen(self: &Arc<Self>, netdev: &NetDevice, is_ipv6: bool, port: u16) -> Result<(), Why> {
         let mut all = self.listening.lock();
         let listening = all.get_mut(usize::from(is_ipv6)).ok_or(plain(EINVAL))?;
@@ -363,7 +364,7 @@ impl MeetingPlace {
         let dev = &self.endpoints.dev;
         let turns = Turns::new(dev.queues(), request::read)?;
         let asked = Addressee::Other(self.clone());
-        // A program connects all of its queue pairs at once.
+        // The largest backlog: a program connects all of its queue pairs at once.
         let listener = Listener::new(&self.endpoints, turns, asked, u32::MAX)?;
         let place = ListenAt::for_numbers(&self.acceptors, dev, netdev, addr);
         let acceptor = join(&listener, place)?;
@@ -380,8 +381,8 @@ impl MeetingPlace {
         }
     }
 
-    /// Takes out the Request that was parked for `pair` by its peer, if there is one: the endpoint, and
-    /// what the peer says.
+    /// Takes out the parked Request of the peer of `pair`, if there is one. Returns its endpoint,
+    /// and what the peer says.
     pub(super) fn take_parked(&self, pair: &Pair) -> Option<(Arc<Endpoint>, Hello)> {
         let key = (pair.own.qpn(), pair.peer.gid());
         let parked = self.book.lock().take_parked(key)?;
@@ -409,7 +410,7 @@ impl MeetingPlace {
         }
     }
 
-    /// Lets no more queue pairs meet: the device goes away.
+    /// Lets no more queue pairs meet, as the device goes away.
     pub(super) fn close(&self) {
         self.pairings.close();
         // Bound: two.
@@ -424,7 +425,7 @@ impl MeetingPlace {
         self.pairings.wait_empty();
     }
 
-    /// Returns who meets whoever sent this Request, or `None` if it is parked.
+    /// Returns the pairing that a Request is for, or `None` if the Request was parked.
     fn judge(
         &self,
         number: usize,

@@ -44,9 +44,9 @@ pub(super) fn config(dev: &Device) -> Config {
     let has_tls = dev.tls().is_some();
     Config {
         rev: mpa::REV_2,
-        // TLS finds every change by itself.
+        // TLS detects every change itself.
         crc: params::mpa_crc() && !has_tls,
-        // With TLS they would lie in several records, and would have to be copied twice.
+        // With TLS a large FPDU would lie in several records, and would have to be copied twice.
         large_fpdus: params::large_fpdus() && !has_tls,
         peer_to_peer: true,
         rtr: mpa::RtrSet::ALL,
@@ -57,7 +57,7 @@ pub(super) fn config(dev: &Device) -> Config {
 /// Returns the depths that a consumer asks for, limited to the device's (T-29, T-30).
 pub(super) fn depths(param: &ConnParam<'_>) -> Depths {
     let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
-    // An end that is to tell what it has placed is asked by a Read.
+    // With `wait_placed` a Read asks the other end what it has placed.
     let least = u16::from(params::wait_placed());
     Depths {
         ird: field(param.ird).max(least),
@@ -85,9 +85,9 @@ pub(super) fn own_qp(
     Ok(qp)
 }
 
-/// Returns the handle of QP `num` for iw_cm, which keeps it while it asks the port mapper. That may
-/// be silent for long, and nobody must hold another's QP meanwhile. In a thread's call to connect or
-/// accept, with interrupts off.
+/// Returns the handle of QP `num` for iw_cm, which keeps the handle while it asks the port mapper.
+/// The mapper may be silent for long, and meanwhile nobody may hold a QP of somebody else. Context:
+/// a thread's call to connect or accept, with interrupts off.
 pub(crate) fn handle_for_caller(dev: &Device, qps: &QpTable, num: Qpn) -> Option<Arc<QpHandle>> {
     let qp = qps.lookup(num)?;
     if qp.shared.id.is_of_others() {
@@ -151,8 +151,8 @@ pub(super) fn mapped_port(dev: &Device, id: CallId<'_>, netdev: &NetDevice) -> O
     Some(port)
 }
 
-/// The consumer's network namespace is not that of the device, in which the consumer's addresses
-/// mean something else.
+/// The consumer is not in the network namespace of the device, where its addresses mean something
+/// else.
 pub(super) const NOT_IN_NAMESPACE: Refusal =
     Refusal::new(EADDRNOTAVAIL, "used from another network namespace");
 
@@ -176,7 +176,7 @@ fn owned(data: &[u8]) -> Result<KVec<u8>> {
     Ok(to)
 }
 
-/// Makes a socket at `at`, an address with port 0, which begins to connect to itself.
+/// Makes a socket at `at`, an address with port 0, and begins to connect it to itself.
 pub(super) fn connect_to_itself(
     dev: &Device,
     netdev: &NetDevice,
@@ -218,8 +218,8 @@ impl Dial {
         Ok(KBox::new(dial, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Takes what a queue pair that is connected by number says to its peer, of the same address
-    /// family.
+    /// Makes the request of a queue pair that is connected by number. Both addresses are of one
+    /// family; `hello` is what the queue pair says to its peer.
     pub(super) fn by_number(
         dev: &Device,
         (local, remote): (SocketAddr, SocketAddr),
@@ -241,9 +241,8 @@ impl Dial {
     /// Starts to connect TCP, which reports to `handler`. With `is_secure` the socket is made for
     /// TLS.
     ///
-    /// RDMA consumers have ports of their own, apart from those of TCP. So a port that is free
-    /// among them may be in use by TCP. Then another one is taken, unless the consumer wanted a
-    /// privileged one.
+    /// The RDMA CM gives out ports of its own, apart from those of TCP. So the consumer's port may
+    /// be in use by TCP. Then another port is taken, unless the consumer wanted a privileged one.
     pub(super) fn connect<H: StreamHandler>(
         &self,
         over: &NetDevice,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A `proto::connection` in its endpoint. The endpoint's work feeds it with what was noted and what
-//! is at the socket; what it says then is carried out: timer, callbacks, queue pair, TCP, and events
-//! for iw_cm. `proto::connection::interface` decides which events there are, and in which order.
+//! Runs the `proto::connection` of an endpoint. The endpoint's work feeds the connection with what
+//! was noted and what is at the socket, and carries out what the connection then says: timer,
+//! callbacks, queue pair, TCP, and events for iw_cm. `proto::connection::interface` decides which
+//! events there are, and in which order.
 //!
-//! Context: process, under the endpoint's mutex where a function is given what that guards. No lock
-//! may be held while an event is delivered.
+//! Context: process; under the endpoint's mutex where a function is given an [`EndpointState`]. No
+//! lock may be held while an event is delivered.
 #![forbid(unsafe_code)]
 
 use super::endpoint::{
@@ -101,8 +102,8 @@ impl Endpoint {
         self.perform(st, outputs, &mut [])
     }
 
-    /// Feeds the connection, and does what follows. An error is that of the consumer's call that
-    /// `input` is about.
+    /// Feeds the connection, and does what follows. Returns an error if the consumer's call that
+    /// `input` stands for fails.
     pub(super) fn try_feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) -> Result {
         let mut frame = [0; mpa::MAX_FRAME];
         let outputs = self.step(&mut st.connection, input, &mut frame);
@@ -124,13 +125,13 @@ impl Endpoint {
         outputs
     }
 
-    /// Feeds the connection, and carries out the outputs. For an input that is not the call of a
-    /// consumer, so that nobody is told of an error.
+    /// Feeds the connection, and does what follows, for an input that is not the call of a
+    /// consumer: there is nobody to tell of an error.
     pub(super) fn feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) {
         let _ = self.try_feed(st, input);
     }
 
-    /// Does what the connection says, and tells it what came of that. Fails as `try_feed`.
+    /// Does what the connection says, and tells the connection the result. Fails as `try_feed`.
     pub(super) fn perform(
         self: &Arc<Self>,
         st: &mut EndpointState,
@@ -154,7 +155,7 @@ impl Endpoint {
         }
     }
 
-    /// Carries out those of the outputs that cannot fail.
+    /// Carries out the outputs that cannot fail.
     fn apply(self: &Arc<Self>, st: &mut EndpointState, outputs: &Outputs) {
         if let Some(log) = outputs.log {
             self.log(st, log);
@@ -166,7 +167,7 @@ impl Endpoint {
         }
         match outputs.callbacks {
             Some(connection::Callbacks::Install) => {
-                // If there are no callbacks, the timer ends the connection.
+                // If this fails, the timer ends the connection.
                 let install = |sock: &Arc<TcpSocket>| {
                     Callbacks::install(sock.claim().ok()?, self.clone()).ok()
                 };
@@ -192,8 +193,8 @@ impl Endpoint {
                 }
             }
             Some(Tcp::Release) => {
-                // The FIN was sent before, except in a race. It is not left to the close of the
-                // socket, as that sends no close_notify.
+                // The FIN was sent before, except in a race. Closing the socket would send one,
+                // too, but no close_notify.
                 if let Some(sock) = st.sock.take() {
                     sock.shutdown_write();
                 }
@@ -206,7 +207,7 @@ impl Endpoint {
     fn detach(self: &Arc<Self>, st: &mut EndpointState, error: Option<connection::Error>) {
         st.dial = None;
         if let Some(qp) = st.qp.take() {
-            // A matchmaker tries again, and says so in the end.
+            // A matchmaker tries again, and logs its last failure itself.
             if let Some(error) = error.map(errno).filter(|_| self.matchmaker().is_none()) {
                 let num = qp.shared.id.num();
                 self.dev().log(
@@ -240,8 +241,8 @@ impl Endpoint {
     }
 
     fn dial(self: &Arc<Self>, st: &mut EndpointState) -> Result {
-        // This comes before anything can queue the endpoint's own work. If that work had the mutex
-        // when it is the endpoint's turn, other endpoints would overtake this one.
+        // The deputy comes before anything can queue the endpoint's own work: if that work had the
+        // mutex when the endpoint's turn comes, other endpoints would overtake this one.
         self.leave_to(Deputy::Initiators);
         let dial = st.dial.as_ref().ok_or(EINVAL)?;
         let dev = self.dev();
@@ -317,7 +318,7 @@ fn send_terminate(sock: &TcpSocket, error: TermError, markers: bool) -> Result {
     let terminate = Terminate { error, quote: None };
     let mut markers = markers.then(Markers::new);
     let mut fpdu = [0; message::MAX_TERMINATE];
-    // This has a CRC, which a peer that does not want CRCs ignores.
+    // It always has a CRC; a peer that does not want CRCs ignores it.
     let fpdu = message::terminate(&terminate, markers.as_mut(), Some(crc32c), &mut fpdu);
     send_whole(sock, fpdu.ok_or(EINVAL)?)
 }
@@ -338,7 +339,7 @@ fn event_depths(depths: EventDepths) -> Depths {
     }
 }
 
-/// Returns what an event counts as. TCP's own errors for a refusal and a time-out count as these.
+/// Returns the counter of an event. A refusal or a time-out that TCP reports counts as one of MPA.
 fn counter_of(event: &Event) -> Option<Counter> {
     match event.error().map(errno) {
         Some(e) if e == ECONNREFUSED => Some(Counter::ConnRefused),
@@ -352,7 +353,7 @@ pub(super) struct PendingEvent {
     event: Event,
     /// Private data, cut to what an event may carry (T-10).
     data: [u8; MAX_EVENT_DATA],
-    /// Of a Request.
+    /// The ends of the connection, for a Request.
     addresses: Option<Addresses>,
     /// The listener that a Request goes to.
     listener: Option<Arc<Listener>>,
@@ -400,7 +401,7 @@ impl Endpoint {
     pub(super) fn next_event(&self, st: &mut EndpointState) -> Option<PendingEvent> {
         let mut data = [0; MAX_EVENT_DATA];
         let event = st.connection.next_event(&mut data)?;
-        // With any event that the consumer of `id` is told, iw_cm stops waiting.
+        // From the first event on, iw_cm does not wait for the connection.
         st.process = None;
         self.dev().count(counter_of(&event));
         let error = event.error().map_or(0, |error| errno(error).to_errno());
@@ -427,11 +428,11 @@ impl Endpoint {
         })
     }
 
-    /// Delivers an event. If that fails, the connection is told.
+    /// Delivers an event. If that fails, the connection is told so.
     pub(super) fn deliver(self: &Arc<Self>, pending: PendingEvent) {
         let input = match pending.deliver(self.number()) {
             Ok(()) => return,
-            // The listener is gone, before its consumer was told.
+            // The listener was closed before its consumer could be told.
             Err(e) if e == ECONNABORTED => Input::Shut,
             Err(_) => Input::Undelivered(pending.event),
         };
@@ -501,7 +502,7 @@ impl Endpoint {
                 self.feed(st, Input::Shut);
             }
             EndpointNote::Abort => self.feed(st, Input::Abort),
-            // The caller goes on with the handshake next.
+            // The timer ran for the next try of the handshake, which the caller makes now.
             EndpointNote::Expired if st.security.is_tried_again() => {}
             EndpointNote::Expired if st.security.is_in_line() => st.security.elapsed(WAIT_MS),
             EndpointNote::Expired => {
@@ -522,7 +523,7 @@ impl Endpoint {
         match st.connection.awaits() {
             Awaits::Nothing => {}
             Awaits::Connected => {
-                // A deputy leaves the endpoint to this work only when it will not connect.
+                // An endpoint that waits for TCP has a deputy, unless it will never connect.
                 if self.deputy().is_none() {
                     let error = match &st.security {
                         Security::Failed(error) => Some(*error),
@@ -567,7 +568,7 @@ impl Endpoint {
         }
     }
 
-    /// Drops what the peer sent, and looks for its FIN. Goes on later if that is much.
+    /// Drops what the peer sent, and looks for its FIN. Goes on later if the peer sent much.
     fn drain(self: &Arc<Self>, st: &mut EndpointState) {
         match st.sock.as_ref().map_or(Some(true), drained) {
             Some(true) => self.feed(st, Input::Drained),
@@ -576,7 +577,7 @@ impl Endpoint {
         }
     }
 
-    /// Drops what a closed endpoint still has. Returns whether it is closed.
+    /// Drops what the endpoint still has, if it is closed. Returns whether it is closed.
     fn retire(self: &Arc<Self>, mut st: MutexGuard<'_, EndpointState>) -> bool {
         if !st.connection.is_closed() {
             return false;

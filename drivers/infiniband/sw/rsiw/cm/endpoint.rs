@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Endpoints: what carrying out a `proto::connection` needs of the kernel, and the notes that
+//! Endpoints. An endpoint has what a `proto::connection` needs of the kernel, and the notes that
 //! callbacks, the timer and the QP leave for the work.
 //!
 //! Context: see the methods.
@@ -105,8 +105,8 @@ pub(super) enum Recipient {
 /// Who connects a queue pair by number, and is told of the connection in the place of a consumer.
 /// Process context.
 pub(super) trait Matchmaker: Send + Sync {
-    /// Gives the stream to the queue pair, as [`Qp::start`] does. At the side that connects, the
-    /// private data of the Reply is `reply`.
+    /// Gives the stream to the queue pair, as [`Qp::start`] does. On the side that connects,
+    /// `reply` is the private data of the Reply.
     fn start(&self, sock: &Arc<TcpSocket>, params: &Params, reply: &[u8]) -> Result;
 
     /// Takes note of an event of the connection; `data` begins with the private data of a Reply.
@@ -129,12 +129,13 @@ pub(super) enum Security {
     Settled,
     /// On the side that was connected to: the peer has not sent all of its ClientHello.
     Silent,
-    /// The handshake is to begin, once TCP is connected and within `left` milliseconds from then on.
+    /// The handshake is to begin once TCP is connected, and within `left` milliseconds from then
+    /// on.
     Wanted {
         left: u32,
     },
     UnderWay(Handshake<Endpoint>),
-    /// It has TLS, and waits for older connections, `left` milliseconds at most.
+    /// The connection has TLS, and waits for older ones, for `left` milliseconds at most.
     InLine {
         left: u32,
     },
@@ -177,7 +178,8 @@ pub(super) struct EndpointState {
     /// Where the connection comes from, if it was accepted.
     pub(super) source: Source,
     pub(super) security: Security,
-    /// From the beginning of a handshake until the Request was sent, or its event delivered.
+    /// The place in a line: from the beginning of a handshake of TLS until the Request was sent, or
+    /// its event delivered.
     pub(super) spot: Option<Spot<Endpoint>>,
     /// The callbacks during set-up, and while lingering; in between the QP has its own.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
@@ -293,7 +295,7 @@ pub(super) struct Endpoint {
     #[pin]
     timer: Timer<Self>,
     pub(super) notes: Noticeboard<EndpointNote>,
-    /// What goes with [`EndpointNote::StreamEnded`].
+    /// How the stream ended, for [`EndpointNote::StreamEnded`].
     #[pin]
     pub(super) stream_end: Slot<StreamEnd>,
     #[pin]
@@ -307,7 +309,7 @@ pub(super) struct Endpoint {
     work: Work<Self>,
     #[pin]
     in_list: AtomicTracker,
-    /// Of [`super::registry::Turns`].
+    /// The links of the list in [`super::registry::Turns`].
     #[pin]
     links: ListLinks,
 }
@@ -375,7 +377,7 @@ impl Endpoint {
         self.number as u32
     }
 
-    /// Returns who connects the queue pair, unless that is a consumer.
+    /// Returns who connects the queue pair by number, if somebody does.
     pub(super) fn matchmaker(&self) -> Option<Arc<dyn Matchmaker>> {
         match self.recipient() {
             Some(Recipient::Matchmaker(matchmaker)) => Some(matchmaker),
@@ -432,7 +434,7 @@ impl Endpoint {
         let _ = self.dev().cm_queue().enqueue(self.clone());
     }
 
-    /// Stands behind older connections from now on. Under the mutex.
+    /// Puts the endpoint into a line, behind older connections. Under the mutex.
     pub(super) fn stand_in(self: &Arc<Self>, st: &mut EndpointState, line: Line) -> Result {
         if st.spot.is_none() {
             st.spot = Some(self.endpoints.lines.join(line, self.clone())?);
@@ -466,7 +468,8 @@ impl Endpoint {
         self.note(EndpointNote::DrivenOut);
     }
 
-    /// Ends the connection whatever its state: the device goes away, or what has parked it does.
+    /// Ends the connection whatever its state: the device goes away, or its parked Request has to
+    /// go.
     pub(super) fn shut(self: &Arc<Self>) {
         self.note(EndpointNote::Shut);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listeners, which are told of Requests, and to which connections belong that have sent none yet.
+//! Listeners. A listener is told of Requests. A connection belongs to it until its Request has
+//! come.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -36,9 +37,9 @@ use kernel::sync::{
     SpinLock, //
 };
 
-/// Range of how many connections without a Request a listener may have.
+/// How many connections without a Request a listener may have: by its backlog, within this range.
 const HALF_OPEN: (usize, usize) = (128, 1024);
-/// How many handshakes of TLS a listener may have under way: each is a process of the daemon's.
+/// How many handshakes of TLS a listener may have under way: the daemon has a process for each.
 const HANDSHAKES: usize = 32;
 
 /// Who is told of Requests.
@@ -48,7 +49,7 @@ pub(super) enum Addressee {
     Other(Arc<dyn TakesRequests>),
 }
 
-/// Who takes Requests without a consumer.
+/// Takes Requests where there is no consumer.
 pub(super) trait TakesRequests: Send + Sync {
     /// Acts upon the Request of endpoint `number`. No lock is held.
     fn asked(&self, number: usize, addresses: &Addresses, private_data: &[u8]);
@@ -62,8 +63,8 @@ pub(super) struct Listener {
     addressee: Addressee,
     #[pin]
     half_open: SpinLock<HalfOpen>,
-    /// How many connections without a Request there may be; how many there are; and how many of
-    /// these are in a handshake. The latter two change under the lock.
+    /// `places` is how many connections without a Request there may be, `taken` how many there are,
+    /// and `shaking` how many of these are in a handshake. The last two change under the lock.
     places: usize,
     taken: Atomic<u32>,
     shaking: Atomic<u32>,
@@ -157,8 +158,8 @@ impl Listener {
         to.number(c"handshakes", self.shaking.load(Relaxed))
     }
 
-    /// Tells of the Request of endpoint `number`, or returns `ECONNABORTED` if the listener is
-    /// closed. No lock may be held.
+    /// Tells the addressee of the Request of endpoint `number`, or returns `ECONNABORTED` if the
+    /// listener is closed. No lock may be held.
     pub(super) fn deliver(
         &self,
         number: usize,
@@ -216,8 +217,8 @@ impl Listener {
         })
     }
 
-    /// Makes the endpoint one of those in a handshake. Fails with `EAGAIN` as long as there are too
-    /// many of these, or `ECONNABORTED` if it has been driven out.
+    /// Counts the endpoint among those in a handshake. Fails with `EAGAIN` as long as there are too
+    /// many of these, or with `ECONNABORTED` if the endpoint has been driven out.
     pub(super) fn begin_handshake(&self, source: Source, number: usize) -> Result {
         self.change(|half_open| {
             if !half_open.silent.remove(source, number) {
@@ -225,15 +226,15 @@ impl Listener {
             }
             let place = place(source, number);
             half_open.shaking.admit_in_turn(place).map_err(|Crowded| {
-                // It goes into the place that it had.
+                // The endpoint gets back the place that it had.
                 half_open.silent.admit(place);
                 EAGAIN
             })
         })
     }
 
-    /// Takes back [`Listener::begin_handshake`]. Fails with `ECONNABORTED` if it has been driven
-    /// out.
+    /// Undoes [`Listener::begin_handshake`]. Fails with `ECONNABORTED` if the endpoint has been
+    /// driven out.
     pub(super) fn put_off(&self, source: Source, number: usize) -> Result {
         self.change(|half_open| match half_open.shaking.remove(source, number) {
             true => Ok(half_open.silent.admit(place(source, number))),
@@ -241,8 +242,8 @@ impl Listener {
         })
     }
 
-    /// Makes it one of those that are through with the handshake. Fails with `ECONNABORTED` if it
-    /// has been driven out.
+    /// Counts the endpoint among those that are through with the handshake. Fails with
+    /// `ECONNABORTED` if the endpoint has been driven out.
     pub(super) fn end_handshake(&self, source: Source, number: usize) -> Result {
         self.change(|half_open| match half_open.shaking.remove(source, number) {
             true => Ok(half_open.secured.admit(place(source, number))),
@@ -250,7 +251,8 @@ impl Listener {
         })
     }
 
-    /// Changes who waits, and ends the connection that `change` says has to go for that.
+    /// Changes the connections without a Request by `change`, and ends the one that has to go for
+    /// that.
     fn change(&self, change: impl FnOnce(&mut HalfOpen) -> Result<Option<usize>>) -> Result {
         let goes = {
             let mut half_open = self.half_open.lock();
@@ -264,7 +266,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Ends a connection without a Request. It may have got one just now: then it stays.
+    /// Ends a connection without a Request. If its Request has come just now, it stays.
     fn end(&self, number: usize) {
         if let Some(endpoint) = self.endpoints.all.get(number) {
             endpoint.drive_out();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has one queue pair meet its peer, which its consumer has named by number.
+//! Connects one queue pair to its peer, which the consumer has named by number.
 //!
-//! Each such queue pair has a [`Pairing`] from the step to RTR until its stream has ended. That is
-//! its manager, and is told of the events of the endpoint that it has at the moment: the end that
-//! dials makes one after the other until the peer answers; the other one takes one from the
-//! [`MeetingPlace`]. A queue pair that is connected to itself has a TCP socket that is connected to
-//! itself, and no endpoint: there is nothing to negotiate.
+//! Each such queue pair has a [`Pairing`] from the step to RTR until its stream has ended. The
+//! pairing is the manager of the queue pair, and is told of the events of its present endpoint. The
+//! end that dials makes one endpoint after the other until the peer answers; the other end takes an
+//! endpoint from the [`MeetingPlace`]. A queue pair that is connected to itself has a TCP socket
+//! that is connected to itself, and no endpoint: there is nothing to negotiate.
 //!
-//! Locks: endpoint mutex > the QP's mutex; `Pairing::progress` is the last one.
+//! Locks: endpoint mutex > the QP's mutex; `Pairing::progress` is taken last.
 //!
 //! Context: process, unless a method says otherwise.
 #![forbid(unsafe_code)]
@@ -77,8 +77,8 @@ use kernel::{
     new_work, //
 };
 
-/// What each end asks for. What its consumer allows is known only later, and limits the Reads that
-/// this end has outstanding.
+/// The depths that each end asks for. What the consumer allows is known only later, and limits the
+/// Reads that this end has outstanding.
 const DEPTHS: Depths = Depths {
     ird: MAX_READS,
     ord: MAX_READS,
@@ -98,7 +98,7 @@ pub(super) fn refuse(endpoint: &Arc<Endpoint>, objection: Objection) {
     Endpoint::kick(endpoint.clone());
 }
 
-/// Returns the IP address that a GID is.
+/// Returns the IP address that a GID stands for.
 pub(super) fn ip(gid: Gid) -> IpAddr {
     Ipv6Addr::from(gid).to_canonical()
 }
@@ -117,7 +117,7 @@ pub(super) struct Pairing {
     number: usize,
     qp: Arc<Qp>,
     pair: Pair,
-    /// The TCP port of those who listen.
+    /// The TCP port at which the end that does not dial listens.
     port: u16,
     tos: u8,
     #[pin]
@@ -129,15 +129,15 @@ pub(super) struct Pairing {
 }
 
 struct Progress {
-    /// The connection that the two have, or try.
+    /// The connection of the two queue pairs, or the present try to make one.
     endpoint: Option<Arc<Endpoint>>,
     /// The socket of a queue pair that is connected to itself.
     own: Option<Arc<TcpSocket>>,
     trying: Trying,
     silence: Silence,
-    /// What the peer has refused last.
+    /// Why the two queue pairs could not meet, the last time.
     objection: Option<Objection>,
-    /// The stream has ended. The two may meet again if they have not met in truth.
+    /// The stream has ended. The two may meet again if nothing has come of the stream.
     has_ended: bool,
     /// The queue pair does not wait for its peer any more, and has no stream.
     is_over: bool,
@@ -209,7 +209,7 @@ impl Pairing {
         }
     }
 
-    /// Makes `endpoint` the connection of the two, unless the pairing is over.
+    /// Makes `endpoint` the present one, unless the pairing is over.
     fn take_on(&self, endpoint: &Arc<Endpoint>) -> Result {
         let mut progress = self.progress.lock();
         if progress.is_over {
@@ -258,7 +258,7 @@ impl Pairing {
                     Ok(())
                 }
             };
-            // A queue pair that goes away meanwhile needs no stream.
+            // If the queue pair has gone away meanwhile, this is no error.
             let still_waits = || self.qp.hello().is_some() && self.qp.waits_for_peer().is_some();
             if let Some(error) = tried.err().filter(|_| is_first && still_waits()) {
                 self.place.endpoints.dev.log(
@@ -270,7 +270,7 @@ impl Pairing {
         let Some((posted, most_ms)) = self.qp.waits_for_peer() else {
             return self.watch();
         };
-        // A handshake of TLS is no silence of the peer: it takes a process on either host.
+        // More time for a handshake of TLS, which takes a process on either host.
         let more_ms = self.place.endpoints.dev.tls().map_or(0, |_| HANDSHAKE_MS);
         let most_ms = most_ms.saturating_add(more_ms);
         let (pause, objection) = {
@@ -300,7 +300,7 @@ impl Pairing {
         }
     }
 
-    /// Has the first try made that waits for the step to RTS.
+    /// Lets the first try begin, if it has waited for the step to RTS.
     pub(super) fn hurry(self: &Arc<Self>) {
         if self.pair.dials() && self.progress.lock().trying.is_first() {
             self.queue();
@@ -315,8 +315,7 @@ impl Pairing {
         self.place.forget(self);
     }
 
-    /// Connects the queue pair to itself, as far as that goes: it has its stream once TCP is
-    /// connected.
+    /// Connects the queue pair to itself, step by step: it gets its stream once TCP is connected.
     fn join(self: &Arc<Self>) -> Result {
         if self.qp.waits_for_peer().is_none() {
             return Ok(());
@@ -347,7 +346,7 @@ impl Pairing {
         started
     }
 
-    /// Makes the socket, which begins to connect.
+    /// Makes the socket, and begins to connect it to itself.
     fn connect_to_itself(&self) -> Result<Arc<TcpSocket>> {
         let dev = &self.place.endpoints.dev;
         let netdev = dev.netdev().ok_or(ENODEV)?;
@@ -358,7 +357,7 @@ impl Pairing {
         Ok(sock)
     }
 
-    /// Begins to connect.
+    /// Begins to connect to the peer.
     fn dial(self: &Arc<Self>) -> Result {
         let endpoints = &self.place.endpoints;
         let dev = &endpoints.dev;
@@ -383,7 +382,7 @@ impl Pairing {
         if result.is_err() {
             self.let_go();
         }
-        // TCP and the timer have kicked the endpoint in vain until now.
+        // While the mutex was held, TCP and the timer may have kicked the endpoint in vain.
         Endpoint::kick(endpoint);
         let counter = match self.progress.lock().trying.is_first() {
             true => Counter::QpDialed,
@@ -443,7 +442,8 @@ impl Pairing {
 }
 
 impl Matchmaker for Pairing {
-    /// What the peer has said in its Reply is checked before; who listens has checked the Request.
+    /// The side that dials checks what the peer said in its Reply; the other side has checked the
+    /// Request.
     fn start(&self, sock: &Arc<TcpSocket>, params: &Params, reply: &[u8]) -> Result {
         if self.pair.dials() {
             let met = Hello::parse(reply).and_then(|hello| self.qp.meet(hello));

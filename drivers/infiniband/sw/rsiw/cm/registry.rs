@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Objects with numbers: found by number, and by their consumers' identifiers ([`Registry`]), and
-//! acted upon in the order of their numbers where that counts, in their first step ([`Turns`]).
+//! Objects with numbers. A [`Registry`] finds them by number, or by the identifier of their
+//! consumer. [`Turns`] takes their first steps in the order of their numbers.
 //!
 //! Programs that open many connections at once count on their Requests being sent, and reported, in
-//! the order of their calls: perftest numbers the queue pairs of both ends by it. Work items of
-//! different endpoints may overtake each other. So until an endpoint has sent or received its
-//! Request, the work item of the [`Turns`] in which it waits acts in the place of its own. Each
+//! the order of their calls: perftest numbers the queue pairs of both ends by that order. Work
+//! items of different endpoints may overtake each other. So until an endpoint has sent or received
+//! its Request, the work item of the [`Turns`] in which it waits acts in the place of its own. Each
 //! listener has such a queue, and each device one for all endpoints that connect.
 //!
-//! Where handshakes of TLS come first, these go on beside each other, and end in any order. So a
+//! Handshakes of TLS, which come first, go on beside each other and end in any order. So a
 //! connection that is through with its handshake waits for older ones of its [`Line`] that have
-//! begun theirs: who connects sends Requests in the order of the calls, and whoever was connected
-//! to takes them in the order in which TCP connected. It does not wait for peers that say nothing,
-//! and no longer than [`WAIT_MS`].
+//! begun theirs: the side that connects sends Requests in the order of the calls, and the other
+//! side takes them in the order in which TCP connected. A connection does not wait for peers that
+//! say nothing, nor longer than [`WAIT_MS`].
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -156,7 +156,8 @@ impl<T: Entry> Registry<T> {
     }
 
     /// Lets [`Registry::find`] find the object `number` by `consumer`; the caller keeps the object
-    /// meanwhile. Without memory it is not found, which matters to nobody.
+    /// meanwhile. If there is no memory for that, observers do not see the object; nothing else
+    /// depends on it.
     pub(super) fn introduce(&self, number: usize, consumer: ConsumerId) {
         if let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) {
             let node = node.into_node(consumer, number);
@@ -165,7 +166,7 @@ impl<T: Entry> Registry<T> {
         }
     }
 
-    /// Returns the object that was introduced by this identifier last.
+    /// Returns the object that was last introduced by this identifier.
     pub(super) fn find(&self, consumer: ConsumerId) -> Option<Arc<T>> {
         let inner = self.inner.lock();
         let number = inner.consumers.get(&consumer)?;
@@ -194,7 +195,7 @@ impl<T: Entry> Registry<T> {
         (*number <= to).then(|| object.clone())
     }
 
-    /// Takes no more objects.
+    /// Refuses objects from now on.
     pub(super) fn close(&self) {
         self.inner.lock().closed = true;
     }
@@ -229,9 +230,9 @@ const OVERTAKES: usize = 64;
 /// What can wait for its turn.
 pub(super) trait InTurn: Entry + ListItem + TryNewListArc + Send + Sync + 'static {}
 
-/// Objects to which something has happened, in that order, but an older one goes in front of newer
-/// ones that still wait: two processors may report two objects in either order, and something else
-/// may have happened to the newer one before.
+/// Objects to which something has happened, in that order, except that an older object goes in
+/// front of newer ones that still wait. For two processors may report two objects in either order,
+/// and something else may have happened to the newer object before.
 #[pin_data]
 pub(super) struct Turns<T: InTurn> {
     queues: Arc<Queues>,
@@ -317,8 +318,8 @@ pub(super) const WAIT_MS: u32 = 5_000;
 /// Connections among which there is an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Line {
-    /// Connections that were accepted at one port, and come from one address. What a stranger
-    /// elsewhere does makes nobody wait.
+    /// Connections that were accepted at one port, and come from one address. So nobody waits for a
+    /// stranger at another address.
     From(IpAddr, u16),
     /// Connections that this side makes to one address and port.
     To(SocketAddr),
@@ -375,7 +376,8 @@ pub(super) struct Spot<T: InLine> {
 }
 
 impl<T: InLine> Spot<T> {
-    /// Returns whether nobody older is in the line. If not, [`InLine::become_first`] is called later.
+    /// Returns whether nobody older is in the line. If somebody is, [`InLine::become_first`] is
+    /// called later.
     pub(super) fn is_first(&self) -> bool {
         let (line, number) = self.key;
         self.lines

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests. On the side that connects they are sent in the order of the calls. On the other side
-//! there are endpoints for them, they are read in their order, and consumers answer them.
+//! Requests. The side that connects sends them in the order of the calls. The other side makes an
+//! endpoint for each connection, reads the Requests in the order of the endpoints, and lets
+//! consumers answer.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -67,7 +68,7 @@ pub(super) fn connect(
     param: &ConnParam<'_>,
 ) -> Result<(), Refusal> {
     let dev = &endpoints.dev;
-    // The RDMA CM takes whatever device comes first for a loopback address.
+    // For a loopback address the RDMA CM takes whatever device comes first.
     let netdev = dev.netdev().ok_or(ENODEV)?;
     if !id.sees(&netdev) {
         return Err(NOT_IN_NAMESPACE);
@@ -93,7 +94,7 @@ pub(super) fn connect(
         this.introduce(id);
     }
     drop(st);
-    // TCP and the timer have kicked the endpoint in vain until now.
+    // While the mutex was held, TCP and the timer may have kicked the endpoint in vain.
     Endpoint::kick(this);
     Ok(result?)
 }
@@ -199,9 +200,9 @@ pub(super) fn create(listener: &Arc<Listener>, sock: Arc<TcpSocket>, payer: &Pay
 /// takes over once the Request's event is delivered, or if there will be no Request.
 pub(super) fn read(this: &Arc<Endpoint>) {
     if let Some(Deputy::Listener(listener)) = this.deputy() {
-        // Nobody else knows the endpoint, so that no process keeps this waiting.
+        // Nobody else knows the endpoint, so no process keeps this waiting.
         let mut st = this.state.lock();
-        // Who listens pays for all whose turn comes in this work.
+        // The process that listens pays for all endpoints of this work.
         this.payer.pays(|| this.advance(&mut st));
         if matches!(st.connection.awaits(), Awaits::Frame(_)) {
             return;
@@ -213,7 +214,7 @@ pub(super) fn read(this: &Arc<Endpoint>) {
         if let Some(request) = request {
             this.deliver(request);
         }
-        // The endpoints behind it deliver their Requests now.
+        // From now on the endpoints behind it may deliver their Requests.
         drop(spot);
     }
     this.take_over();
@@ -269,7 +270,7 @@ fn answer(
     match attached {
         Ok(qp) => st.qp = Some(qp),
         Err(refusal) => {
-            // iw_cm is through with the connection.
+            // If accepting fails, iw_cm does nothing more with the connection.
             this.feed(&mut st, Input::Abort);
             return Err(refusal);
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! TLS below MPA: on connections of a device that has TLS, the handshake comes between TCP and the
-//! Request. No standard says how the two go together; both ends have to be told.
+//! Request. No standard says how TLS and MPA go together; both ends have to be set up for it.
 //!
-//! During the handshake the socket belongs to the daemon that does it, and has no callbacks. The
-//! timer of the connection's phase goes on.
+//! During the handshake the socket belongs to the daemon that does the handshake, and has no
+//! callbacks. The timer of the connection's phase keeps running.
 //!
 //! Context: process, under the endpoint's mutex.
 #![forbid(unsafe_code)]
@@ -43,7 +43,8 @@ use kernel::sync::{
     ArcBorrow, //
 };
 
-/// How long the daemon may take, in milliseconds: less than the phases in which it has to.
+/// How long the daemon may take, in milliseconds: less than the phases of a connection in which
+/// there is a handshake.
 pub(super) const HANDSHAKE_MS: u32 = 10_000;
 /// The kernel limits how many handshakes wait for the daemon. If there are too many, the side that
 /// was connected to asks again after this many milliseconds, the other side at the next tick of its
@@ -51,7 +52,7 @@ pub(super) const HANDSHAKE_MS: u32 = 10_000;
 const RETRY_MS: u32 = 50;
 
 impl Endpoint {
-    /// Returns how far the TLS of a new connection is, on the side `side`.
+    /// Returns the state of TLS that a new connection begins with, on the side `side`.
     pub(super) fn wanted_security(&self, side: Side) -> Security {
         match (self.dev().tls(), side) {
             (None, _) => Security::Settled,
@@ -71,8 +72,9 @@ impl Endpoint {
         }
     }
 
-    /// Goes on with TLS as far as possible on a connected socket, as `side`. Returns whether MPA may
-    /// use the socket, or why it never may. The handshake kicks the endpoint when it ends.
+    /// Goes on with TLS as far as possible on a connected socket, as `side`. Returns whether MPA
+    /// may use the socket, or the error if it never may. The handshake kicks the endpoint when it
+    /// ends.
     pub(super) fn secure(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result<bool> {
         if matches!(st.security, Security::Silent) {
             match st
@@ -85,7 +87,7 @@ impl Endpoint {
                     st.security = Security::WANTED;
                 }
                 Ok(false) => return Ok(false),
-                // Port scanners and health checks say nothing (T-42b).
+                // No failure of TLS: port scanners and health checks say nothing (T-42b).
                 Err(e) if e != EPROTO => return Err(e),
                 Err(e) => self.fail(st, e),
             }
@@ -119,7 +121,7 @@ impl Endpoint {
         outcome.inspect_err(|error| self.fail(st, *error))
     }
 
-    /// Logs why a connection has no TLS, and never will.
+    /// Logs why TLS has failed on a connection, and gives it up.
     fn fail(&self, st: &mut EndpointState, error: Error) {
         let why = match error {
             e if e == EKEYREJECTED => " (another key, or none of tls_keyring)",
@@ -162,9 +164,10 @@ impl Endpoint {
         }
     }
 
-    /// Has the handshake begun later.
+    /// Leaves the handshake to a later try.
     fn try_again(self: &Arc<Self>, st: &mut EndpointState, side: Side, left: u32) {
-        // On the other side the timer of the phase ticks anyway, as long as the phase lasts.
+        // On the side that connects, the timer of the phase ticks anyway, as long as the phase
+        // lasts.
         if side == Side::Server {
             let left = left.saturating_sub(RETRY_MS);
             st.security = Security::Wanted { left };
@@ -181,7 +184,7 @@ impl Endpoint {
         self.stand_in(st, line)
     }
 
-    /// Lets MPA begin, though older connections may not have begun with it.
+    /// Lets MPA begin, even if older connections have not begun with it.
     fn leave_line(self: &Arc<Self>, st: &mut EndpointState, side: Side) {
         st.security = Security::Settled;
         if side == Side::Server {
@@ -189,7 +192,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether MPA may begin at once.
+    /// Takes the socket back from the daemon. Returns whether MPA may begin at once.
     fn end_handshake(self: &Arc<Self>, st: &mut EndpointState, side: Side) -> Result<bool> {
         if let Some(listener) = self.host() {
             listener.end_handshake(st.source, self.number())?;
@@ -202,7 +205,7 @@ impl Endpoint {
             return Ok(true);
         }
         st.security = Security::InLine { left: WAIT_MS };
-        // On the other side the timer of the phase ticks anyway.
+        // On the side that connects, the timer of the phase ticks anyway.
         if side == Side::Server {
             self.arm(st, WAIT_MS);
         }
@@ -210,9 +213,9 @@ impl Endpoint {
     }
 }
 
-/// Looks how the stream of a peer begins. Returns whether a ClientHello is there, the whole of its
-/// first record: the daemon is asked no sooner, as that costs a process. Fails with `EPROTO` if it is
-/// something else, or as TCP does.
+/// Looks how the stream of a peer begins. Returns whether the first record of a ClientHello is
+/// there, and is complete: the daemon is asked only then, as each handshake costs it a process.
+/// Fails with `EPROTO` if the stream begins with something else, or with TCP's error.
 fn opening(sock: &TcpSocket) -> Result<bool> {
     let mut octets = [0; OPENING];
     let count = match sock.peek(&mut octets) {
