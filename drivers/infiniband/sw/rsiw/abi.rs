@@ -4,7 +4,7 @@
 //! provider (driver id `RDMA_DRIVER_SIW`, ABI version 1), and our own ([`own`]); and which
 //! operation an entry of a send queue asks for ([`Front`]).
 //!
-//! The entries of own rings begin as the stock ones. In what the two differ is a [`Layout`].
+//! The entries of own rings begin like the stock ones. A [`Layout`] says in what the two differ.
 //!
 //! The layouts are those of `include/uapi/rdma/siw-abi.h`. All fields are in host order. Entries of
 //! the rings are only ever copied (see `ffi::mm::ring`).
@@ -196,7 +196,7 @@ pub(crate) struct Layout {
     pub(crate) rest: Option<Place>,
     /// Where the elements of a send entry are.
     pub(crate) elements: Place,
-    /// Where its inline octets are.
+    /// Where the inline octets of a send entry are.
     pub(crate) octets: Place,
     /// Scatter/gather elements that entries have room for.
     pub(crate) max_sge: u32,
@@ -212,7 +212,7 @@ static STOCK: Layout = Layout {
     cqe: EntryLen::of::<Cqe>(),
     rest: None,
     elements: Place::at::<{ offset_of!(Sqe, sge) }>(),
-    // Behind an element that says how many they are.
+    // Behind the element that says how many octets there are.
     octets: Place::at::<{ offset_of!(Sqe, sge) + size_of::<Sge>() }>(),
     max_sge: MAX_SGE as u32,       // CAST: 6.
     max_inline: MAX_INLINE as u32, // CAST: 80.
@@ -232,8 +232,8 @@ impl Layout {
         self.rest.is_some()
     }
 
-    /// Returns whether nothing is set in a receive that means nothing so far. Nobody looks there in
-    /// stock rings.
+    /// Returns whether the fields of a receive that have no meaning yet are zero. In stock rings
+    /// nobody looks at them.
     pub(crate) fn is_clean(&self, recv: &RqeFront) -> bool {
         !self.is_own() || recv.opcode == 0 && recv.unused == 0
     }
@@ -246,8 +246,8 @@ pub(crate) enum Operands {
     Atomic(AtomicOperation),
 }
 
-/// A private copy of a send entry in front of its elements, and the only place where what the
-/// process wrote there is interpreted (T-3). What is copied out of an entry is read once.
+/// A private copy of what a send entry has in front of its elements. What the process wrote there
+/// is interpreted only here (T-3). What is copied out of an entry is read once.
 pub(crate) struct Front {
     pub(crate) base: SqeFront,
     /// `None` for stock rings.
@@ -255,7 +255,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Copies it out of an entry of a send queue; `rest` is that of the queue's [`Layout`].
+    /// Copies the front out of an entry of a send queue; `rest` is that of the queue's [`Layout`].
     #[inline(always)]
     pub(crate) fn of(entry: Entry<'_>, rest: Option<Place>) -> Self {
         let rest = rest.and_then(|place| {
@@ -270,7 +270,7 @@ impl Front {
         }
     }
 
-    /// Returns what is asked for, or `None` for what the process may not ask for.
+    /// Returns the operation that is asked for, or `None` if the process may not ask for it.
     #[inline]
     pub(crate) fn operation(&self) -> Option<Operation> {
         match &self.rest {
@@ -279,7 +279,8 @@ impl Front {
         }
     }
 
-    /// Returns what is asked for of a queue pair for datagrams, or `None` for what that cannot do.
+    /// Returns what is asked for, in the queue of a queue pair for datagrams, or `None` if such a
+    /// queue pair cannot do it.
     pub(crate) fn datagram(&self) -> Option<own::DatagramRequest> {
         self.rest.as_ref()?.datagram(&self.base)
     }
@@ -333,20 +334,20 @@ pub(crate) mod opcode {
     pub(crate) const READ: u8 = 1;
     pub(crate) const SEND: u8 = 3;
     pub(crate) const SEND_REMOTE_INV: u8 = 5;
-    /// Of own rings.
+    /// In own rings only.
     pub(crate) const FETCH_AND_ADD: u8 = 6;
-    /// Of own rings.
+    /// In own rings only.
     pub(crate) const COMP_AND_SWAP: u8 = 7;
     pub(crate) const RECEIVE: u8 = 8;
-    /// Of own rings.
+    /// In own rings only.
     pub(crate) const INVAL_STAG: u8 = 10;
-    /// Of the kernel's consumers only.
+    /// For consumers in the kernel only.
     pub(crate) const REG_MR: u8 = 11;
-    /// Of own rings.
+    /// In own rings only.
     pub(crate) const BIND_MW: u8 = 12;
-    /// Of own rings; completes as a Send.
+    /// In own rings only; completes as a Send.
     pub(crate) const SEND_WITH_IMM: u8 = 14;
-    /// Of own rings; completes as an RDMA Write.
+    /// In own rings only; completes as an RDMA Write.
     pub(crate) const WRITE_WITH_IMM: u8 = 13;
 
     macro_rules! numbers {
@@ -365,7 +366,7 @@ pub(crate) mod opcode {
 /// Bits of the flags of queue entries and completions.
 #[allow(dead_code, reason = "numbers of the ABI")]
 pub(crate) mod wqe {
-    /// The entry is the kernel's (SQ, RQ) or the consumer's (CQ).
+    /// The entry belongs to the kernel (SQ, RQ) or to the consumer (CQ).
     pub(crate) const VALID: u16 = 1;
     /// The data is in the entry.
     pub(crate) const INLINE: u16 = 1 << 1;
@@ -406,7 +407,7 @@ pub(crate) const fn wc_status(status: Status<Fault>) -> u16 {
         Status::Failed(Fault::RemoteAccess) => 7,
         Status::Failed(Fault::RemoteInvalid) => 8,
         Status::Failed(Fault::General) => GENERAL,
-        // Of own rings.
+        // In own rings only.
         Status::Failed(Fault::Bind) => 10,
         Status::Failed(Fault::RetryExceeded) => 11,
         Status::Failed(Fault::RnrRetryExceeded) => 12,

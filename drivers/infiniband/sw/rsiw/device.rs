@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all objects of a device use: the core's device, memory regions, memory to send, limits; and
-//! what they belong to: processes that have the device open, and protection domains.
+//! What all objects of a device use: the core's device, memory regions, memory for sending, limits;
+//! and what they belong to: processes that have the device open, and protection domains.
 //!
-//! Budgets of the data path ([`Tuning`]) may be changed by the administrator while it runs, in
+//! The administrator may change budgets of the data path ([`Tuning`]) while it runs, in
 //! `rsiw/<number of the device>/` of debugfs. `proto::tuning` says what they are, and has their
-//! ranges. The directory is named after the core's number of the device (`rdma dev show`), as its
-//! name can change, and devices of several network namespaces may have the same one.
+//! ranges. The directory is named after the core's number of the device (`rdma dev show`): the name
+//! of a device can change, and devices of several network namespaces may have the same name.
 //!
 //! Context: process context unless a method says otherwise; [`Pd`] and [`Tuning`] are used in any.
 #![forbid(unsafe_code)]
@@ -75,15 +75,15 @@ use kernel::sync::Arc;
 /// The vendor that, with part 0, rdma-core knows as software iWARP.
 const VENDOR_ID: u32 = 0x626d74;
 
-/// What the objects of a device have in common. They keep it, also when the core's device is gone;
-/// it knows none of them but the memory regions, by their STags.
+/// What the objects of a device have in common. The objects keep it, even when the core's device is
+/// gone. Of the objects it knows only the memory regions, by their STags.
 #[pin_data]
 pub(crate) struct Device {
     handle: Arc<DeviceHandle>,
     queues: Arc<Queues>,
     settings: Settings,
     limits: Arc<Limits>,
-    /// What is counted for the whole device, but for queue pairs that are bound to counters.
+    /// What is counted for the whole device, except for queue pairs that are bound to counters.
     pub(crate) counts: Arc<Counts>,
     /// What is counted for queue pairs while they are bound to counters.
     pub(crate) bound_counts: Arc<Counts>,
@@ -167,8 +167,8 @@ impl Device {
         &self.limits
     }
 
-    /// Returns how the ends of connections show who they are, if all have TLS below MPA. Any
-    /// context.
+    /// Returns how the ends of connections show who they are, if all connections have TLS below
+    /// MPA. Any context.
     pub(crate) fn tls(&self) -> Option<&Credentials> {
         self.settings.tls.as_ref()
     }
@@ -196,9 +196,9 @@ impl Device {
         }
     }
 
-    /// Returns limits and abilities, for a process or for the kernel. Those of own rings are not
-    /// among them, as processes with stock rings are told the same. A process with own rings learns
-    /// them when it opens the device.
+    /// Returns limits and abilities, for a process or for the kernel. The limits of own rings are
+    /// not among them, as processes with stock rings are told the same. A process with own rings
+    /// learns its limits when it opens the device.
     pub(crate) fn attributes(&self, for_process: bool) -> DeviceAttr {
         let max_sge = crate::abi::MAX_SGE as u32; // CAST: 6.
         DeviceAttr {
@@ -251,7 +251,7 @@ impl Device {
 
 /// What a device is made with, and keeps.
 pub(crate) struct Settings {
-    /// Of the node.
+    /// The GUID of the node.
     pub(crate) guid: Guid,
     /// Set if all connections have TLS below MPA.
     tls: Option<Credentials>,
@@ -260,10 +260,11 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Returns what the parameters say now for a device over `netdev`. Fails with `ENOKEY` or
-    /// `ENOTDIR` if the keyring that they name is none.
+    /// `ENOTDIR` if the keyring that they name does not exist, or is no keyring.
     ///
-    /// Without [`Ways::Interface`], who sends to an address of `netdev` by another interface is
-    /// served as one who comes by `netdev`. So that is the default where this makes a difference.
+    /// With [`Ways::Vrf`], a peer that comes to an address of `netdev` by another interface is
+    /// served like one that comes by `netdev`. So [`Ways::Interface`] is the default where this
+    /// matters.
     pub(crate) fn new(netdev: &NetDevice) -> Result<Self> {
         let tls = credentials()?;
         let is_bound = match params::bind_netdev() {
@@ -279,7 +280,7 @@ impl Settings {
     }
 }
 
-/// Returns what parameters say of TLS for new devices. Fails as [`Settings::new`].
+/// Returns what the parameters say of TLS for new devices. Fails as [`Settings::new`].
 fn credentials() -> Result<Option<Credentials>> {
     let proof = match params::tls() {
         1 => Proof::SharedKey(params::tls_key()),
@@ -316,13 +317,13 @@ impl Guid {
         Self([a ^ 0x02, b, c, 0xff, 0xfe, d, e, f])
     }
 
-    /// Returns the GID that it makes with the link-local prefix.
+    /// Returns the GID that is made of the link-local prefix and this GUID.
     pub(crate) fn to_gid(self) -> Gid {
         let Self([a, b, c, d, e, f, g, h]) = self;
         [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
     }
 
-    /// Returns it as the core keeps it: in network order.
+    /// Returns the GUID as the core keeps it: in network order.
     pub(crate) fn to_u64(self) -> u64 {
         u64::from_ne_bytes(self.0)
     }

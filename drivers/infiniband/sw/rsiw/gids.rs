@@ -4,7 +4,7 @@
 //!
 //! A work item looks which addresses there are: notifiers may not sleep, and of several changes in
 //! a row the core is told once. The core empties each index of its table before it fills it again,
-//! so it is told of true changes only.
+//! so it is told only if a GID has really changed.
 //!
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
@@ -43,7 +43,8 @@ use kernel::{
     new_work, //
 };
 
-/// Milliseconds until it is looked again whether an address has become usable. Nobody tells.
+/// Milliseconds until the next look whether an address has become usable, for which there is no
+/// event.
 const LOOK_MS: u32 = 500;
 /// How many addresses of an interface are looked at.
 const MAX_IPS: usize = 4096;
@@ -54,7 +55,7 @@ pub(crate) struct Gids {
     queues: Arc<Queues>,
     /// Makes the GID of index 0 if the interface has no hardware address.
     guid: Guid,
-    /// Has to know of the GIDs, too.
+    /// They have to know the GIDs, too.
     ports: Arc<UdPorts>,
     #[pin]
     state: SpinLock<Following>,
@@ -112,8 +113,8 @@ impl Gids {
         let _ = self.queues.patient.enqueue(self.clone());
     }
 
-    /// Makes the table follow the interface. Returns whether it has changed. Called by one thread at
-    /// a time: before the device is registered, then by the work item.
+    /// Makes the table follow the interface. Returns whether it has changed. Called by one thread
+    /// at a time: before the device is registered, then by the work item.
     pub(crate) fn follow(self: &Arc<Self>, netdev: &NetDevice) -> bool {
         let Ok((ips, pending)) = ips(netdev) else {
             // Perhaps there is memory for the list later.
@@ -172,7 +173,7 @@ fn ips(netdev: &NetDevice) -> Result<(KVec<Gid>, bool)> {
             ips.truncate(count);
             return Ok((ips, pending));
         }
-        // More may come until the next look.
+        // More addresses may come before the next try.
         room = count;
     }
 }

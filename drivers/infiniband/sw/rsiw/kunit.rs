@@ -39,7 +39,7 @@ mod rings {
         assert_eq!(mem.size(), PAGE_SIZE);
         assert!(SharedMemory::new(0, Loaded::for_test()).is_err());
         assert!(SharedMemory::new(usize::MAX, Loaded::for_test()).is_err());
-        // Not a power of two, none, too many.
+        // None, not a power of two, too many, far too many.
         for entries in [0, 3, 256, 1 << 31] {
             assert!(SharedRing::new(mem.clone(), entries, LEN).is_err());
         }
@@ -82,7 +82,7 @@ mod rings {
             assert!(!ring.entry(at).copy(Place::at::<72>(), &mut copy[..0]));
             assert!(ring.entry(at).copy(behind, &mut copy[..fits]));
             assert!(copy.iter().take(fits).all(|word| *word == 1));
-            // The whole of it moves.
+            // The whole entry moves.
             ring.entry(at + 3).carry_over(ring.entry(at));
             copy = [0; 5];
             assert!(ring.entry(at + 3).copy(behind, &mut copy[..fits]));
@@ -134,7 +134,7 @@ mod moving {
         let mem = SharedMemory::new(entry.times(len)?, Loaded::for_test())?;
         let ring = SharedRing::new(mem, len, entry)?;
         for at in (0..n).map(|i| first + i) {
-            // Where completions have these, receives have them, too.
+            // A receive has these where a completion has them.
             let front = Cqe {
                 id: at.number().into(),
                 flags: 1,
@@ -179,7 +179,7 @@ mod moving {
     fn some_are_taken_meanwhile() -> Result {
         let mut old = ring(8, Position::FIRST, 8)?;
         let mut moving = Moving::new(old.clone(), ring(8, Position::FIRST, 0)?, Position::FIRST);
-        // Before anything was looked at.
+        // Two are taken before anything is copied.
         take(&old, Position::of(0), 2);
         moving.copy(|| Ok(Position::of(2)))?;
         take(&old, Position::of(2), 2);
@@ -263,11 +263,11 @@ mod tables {
         put(FIRST)?;
         put(LAST)?;
         assert!(found(FIRST) && found(LAST));
-        // LAST is in the place that both share.
+        // LAST came later, so it has the place that both share.
         assert!(table.remove(LAST).is_some());
         assert!(found(FIRST) && table.lookup(LAST).is_none());
         put(LAST)?;
-        // FIRST is not.
+        // FIRST is found without the place.
         assert!(table.remove(FIRST).is_some());
         assert!(found(LAST) && table.lookup(FIRST).is_none());
         put(FIRST)?;
@@ -434,10 +434,10 @@ mod short_timers {
         },
     };
 
-    /// Far more than any test takes.
+    /// Far longer than any test takes.
     const LATER_US: u32 = 600_000_000;
 
-    /// An object that starts its timer again until that has run out `left` times.
+    /// An object that starts its timer again until the timer has run out `left` times.
     #[pin_data]
     struct Counter {
         left: Arc<Atomic<u32>>,
@@ -492,7 +492,7 @@ mod short_timers {
             ShortTimer::stop(&counter);
         }
         assert_eq!(left.load(Relaxed), 1);
-        // The timer has let go of it.
+        // The timer has let go of the object.
         drop(counter);
         assert!(Arc::into_unique_or_drop(left).is_some());
         Ok(())
@@ -522,7 +522,7 @@ mod maker {
         }
     }
 
-    /// The module has one, which stays where another one is refused.
+    /// The module has a maker, which stays when another one is refused.
     #[test]
     fn once() -> Result {
         for _ in 0..2 {
@@ -608,7 +608,7 @@ mod batches {
         batch.reserve(5, true)?;
         batch.push_bytes(b"first")?;
         drop(batch);
-        // If the pool had kept the page, this would be it.
+        // If the pool had kept the page, it would give out that page now.
         assert!(pool.take(true)?.len() > SHORT_LEN);
         Ok(())
     }
@@ -625,7 +625,7 @@ mod batches {
             pool.give(chunk);
             chunk = pool.take(true)?;
         }
-        // But not for ever.
+        // The page was filled several times, but not for ever.
         assert!(fills > 4);
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 //! Making and removing devices: link types, the end of interfaces, the module's life.
 //!
-//! Context: process; events of interfaces come with the RTNL held, those of IP addresses in any.
+//! Context: process; events of interfaces come with the RTNL held, those of IP addresses in any
+//! context.
 #![forbid(unsafe_code)]
 
 use crate::cm::Acceptors;
@@ -75,7 +76,8 @@ impl Parts for Links {
     }
 }
 
-/// Has devices made that use `queues`. Returns `EBUSY` if others are made, or `ENOMEM`.
+/// Lets devices be made, which use `queues`. Returns `EBUSY` if there is a [`Maker`] already, or
+/// `ENOMEM`.
 fn make_devices(queues: &Arc<Queues>) -> Result<Maker> {
     let shared = Shared {
         queues: queues.clone(),
@@ -85,11 +87,11 @@ fn make_devices(queues: &Arc<Queues>) -> Result<Maker> {
     Maker::new(Arc::new(shared, GFP_KERNEL)?)
 }
 
-/// Whether devices have the number of siw's, because the kernel has none for this driver.
+/// Whether devices have the driver number of siw, because the kernel has none for this driver.
 const IS_SIWS: bool = DriverId::RSIW.is(DriverId::SIW);
 
-/// Returns `EBUSY` if siw is loaded and its devices have the number of ours: each driver would take
-/// the other's devices for its own.
+/// Returns `EBUSY` if siw is loaded and its devices have the same driver number as ours: each
+/// driver would take the other's devices for its own.
 fn refuse_siw() -> Result {
     if IS_SIWS && module::is_loaded(c"siw") {
         pr_err!(
@@ -100,8 +102,8 @@ fn refuse_siw() -> Result {
     Ok(())
 }
 
-/// Makes the device `name` over `netdev`. Returns `EEXIST` if the interface has one already,
-/// otherwise what the core says.
+/// Makes the device `name` over `netdev`. Returns `EEXIST` if the interface has one already, or
+/// else the core's error.
 fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
     let is_wanted = params::port_map();
     // The core asks the port mapper's daemon, iwpmd, on behalf of the first namespace only.
@@ -135,13 +137,13 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
             let name = netdev.name();
             pr_info!("{name}: x509.truststore of tlshd.conf says who may connect; without it that is whoever has a certificate of a public authority\n");
         }
-        // The event that tells of a move comes once, and may have come before anybody could find
-        // the device.
+        // The event that the interface moves to another namespace comes once, and may have come
+        // before anybody could find the device.
         if netdev.settled_namespace() != namespace {
             rnic.interface_gone();
         }
     }
-    // They may have changed before anybody could find the device.
+    // The addresses may have changed before anybody could find the device.
     addresses_changed(netdev);
     Ok(())
 }
@@ -181,8 +183,8 @@ struct AllDevices(Arc<Queues>);
 
 impl Drop for AllDevices {
     fn drop(&mut self) {
-        // When the notifier was unregistered, it was told that all interfaces go, and has queued
-        // work.
+        // When the notifier was unregistered, it was told that all interfaces go, and it has queued
+        // the removal of their devices.
         self.0.patient.flush();
         core_device::remove_all::<Rsiw>();
     }

@@ -31,7 +31,7 @@ pub(crate) enum Author {
     Kernel,
     /// The peer of a connection of a consumer in the kernel.
     PeerOfKernel,
-    /// Who asks for a connection, and has shown by TLS who that is.
+    /// Who asks for a connection, and has shown by TLS who he is.
     Asker,
     /// Who asks for a connection, and can be anybody.
     Stranger,
@@ -47,7 +47,7 @@ impl Author {
         Self::Stranger,
     ];
 
-    /// Returns what the line about lines that were left out says.
+    /// Returns the words for the author in the line that says how many lines were left out.
     const fn name(self) -> &'static str {
         match self {
             Self::Process => "processes",
@@ -101,7 +101,7 @@ impl Log {
     }
 
     /// Writes `line` about the device that is called `dev`, unless `author` has caused too many of
-    /// late. If some were left out before, says how many.
+    /// late. If lines were left out before, says how many.
     pub(crate) fn write(&self, dev: &impl Display, author: Author, line: fmt::Arguments<'_>) {
         if self.limit(author).allow() {
             self.tell_left_out(dev, author);
@@ -109,7 +109,7 @@ impl Log {
         }
     }
 
-    /// Says how many lines were left out since that was said last. For the end of the device.
+    /// Says how many lines were left out since this was last said. For the end of the device.
     pub(crate) fn close(&self, dev: &impl Display) {
         for author in Author::ALL {
             self.tell_left_out(dev, author);

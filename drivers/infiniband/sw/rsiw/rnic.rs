@@ -4,9 +4,9 @@
 //! network interface; and its removal.
 //!
 //! The core asks one consumer after the other to let go of the device, and waits for each. Many
-//! wait for what they have under way, such as the answer to a connect; but once the RDMA CM was
-//! asked itself, it does not tell them of that any more. So all that is under way ends, and its
-//! events reach their consumers, before the core begins.
+//! consumers wait for what they have under way, such as the answer to a connect. But once the RDMA
+//! CM itself was asked, it does not tell them of such events any more. So all that is under way
+//! ends, and its events reach the consumers, before the core begins to ask.
 //!
 //! Context: process context unless a method says otherwise.
 #![forbid(unsafe_code)]
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 }
 
 /// The driver's part of the core's device: what its objects have in common, its queue pairs and
-/// connections, and how far its removal is. The core has it until it is done with the device.
+/// connections, and how far its removal is. The core keeps it until it is done with the device.
 #[pin_data]
 pub(crate) struct Rnic {
     /// What all objects use.
@@ -142,15 +142,15 @@ impl Rnic {
     }
 }
 
-/// How many milliseconds connections may take to end. How long that lasts does not depend on peers.
+/// How many milliseconds connections may take to end. How long they take does not depend on peers.
 const END_MS: u32 = 5_000;
 /// Milliseconds between lines in the log that say for whom a removal waits.
 const GRACE_MS: u32 = 10_000;
 /// How many milliseconds consumers may take to clean up behind connects that failed.
 const CLEANUP_MS: u32 = 2_000;
-/// How many milliseconds pass between looks whether they have.
+/// How many milliseconds pass between two looks whether consumers have cleaned up.
 const LOOK_MS: u32 = 10;
-/// Identifies the work item that logs that; the other one begins the removal.
+/// Identifies the work item that logs for whom a removal waits. The other one begins the removal.
 const WATCH: u64 = 1;
 
 /// How far the removal is.
@@ -178,15 +178,15 @@ fn wait_until(is_clean: impl Fn() -> bool) {
 }
 
 impl Rnic {
-    /// Has the device removed, as the interface is gone for good and no stream will hear of its
-    /// peer any more. May be called with the RTNL held, and waits for nobody.
+    /// Starts the removal of the device, as the interface is gone for good and no stream will hear
+    /// of its peer any more. May be called with the RTNL held, and waits for nobody.
     pub(crate) fn interface_gone(self: &Arc<Self>) {
-        // It is not queued with the connections, as it waits for the end of their queue.
+        // Not in the queue of connections, as the removal waits for the work in that queue.
         let _ = self.dev.queues().patient.enqueue::<_, 0>(self.clone());
     }
 
     /// Ends what consumers have under way, and lets nothing new begin, before the core removes the
-    /// device. Waits for that, though not for ever.
+    /// device. Waits for all this, but for a limited time.
     pub(crate) fn leave(self: &Arc<Self>) {
         self.cm.close();
         self.ud.close();
@@ -202,7 +202,7 @@ impl Rnic {
     }
 
     /// Waits until consumers in the kernel whose connects failed have cleaned up. The core does not
-    /// wait for that: its stock of completion queues goes with the device, whether they have
+    /// wait for that: its stock of completion queues goes with the device, whether consumers have
     /// returned theirs or not.
     fn await_cleanup(&self) {
         wait_until(|| {
@@ -215,7 +215,7 @@ impl Rnic {
             // any more.
             !unconnected && self.dev.limits().qps.used() == known.0
         });
-        // Completion queues follow queue pairs at once.
+        // Consumers return completion queues at once when their queue pairs are gone.
         synchronize_rcu();
     }
 
@@ -224,11 +224,11 @@ impl Rnic {
     /// is done, and some consumers (rtrs) give up their domain only after that.
     fn await_domains(&self) {
         wait_until(|| self.dev.limits().pds.used() == 0);
-        // The core strikes a domain off its list at once when the driver has given it up.
+        // The core takes a domain off its list as soon as the driver has given it up.
         synchronize_rcu();
     }
 
-    /// Ends all that is left of the device, with which the core is done.
+    /// Ends all that is left of the device, when the core is done with it.
     pub(crate) fn close(self: &Arc<Self>) {
         self.await_domains();
         *self.stage.lock() = Stage::Gone;

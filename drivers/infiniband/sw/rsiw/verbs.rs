@@ -108,7 +108,7 @@ pub(crate) struct Rsiw;
 /// Flag of a new completion queue (`IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION`).
 const TIMESTAMPS: u32 = 1 << 0;
 
-/// Returns what was agreed on with the process that makes a call, if it is one.
+/// Returns what was agreed on with the calling process, or `NONE` for a consumer in the kernel.
 fn features(udata: Option<&Udata<'_>>) -> Features {
     udata
         .and_then(|udata| udata.context::<Rsiw>())

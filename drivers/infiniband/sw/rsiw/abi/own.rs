@@ -85,7 +85,7 @@ pub(crate) struct AllocContextReq {
     features: u64,
 }
 
-/// The answer, which begins as [`super::AllocContextResp`].
+/// The driver's answer. It begins like [`super::AllocContextResp`].
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct AllocContextResp {
@@ -104,11 +104,11 @@ pub(crate) struct AllocContextResp {
 /// What a request to resize queues asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResizeStep {
-    /// Making other rings and moving there at once.
+    /// To make new rings and move to them at once.
     Whole,
-    /// Making them only.
+    /// Only to make new rings.
     Make,
-    /// Moving to those that were made.
+    /// To move to the rings that were made before.
     Move,
 }
 
@@ -116,8 +116,8 @@ const RESIZE_MAKE: u32 = 1 << 1;
 const RESIZE_MOVE: u32 = 1 << 2;
 
 impl ResizeStep {
-    /// Returns the step that the flags and the pad of a request ask for, or `EINVAL` if one has
-    /// something that has no meaning.
+    /// Returns the step that the flags and the pad of a request ask for, or `EINVAL` if these have
+    /// no meaning.
     fn of(flags: u32, pad: u32) -> Result<Self> {
         match (flags, pad) {
             (0, 0) => Ok(Self::Whole),
@@ -210,7 +210,7 @@ pub(crate) struct Features(u64);
 impl Features {
     /// The stock rings.
     pub(crate) const NONE: Self = Self(0);
-    /// The rings of this file; the others need it.
+    /// The rings of this file, which all other features need.
     const RINGS: Self = Self(1 << 0);
     /// RDMA Write with immediate data.
     const IMMEDIATE: Self = Self(1 << 1);
@@ -218,20 +218,20 @@ impl Features {
     /// Memory windows and local invalidation.
     const WINDOWS: Self = Self(1 << 3);
     const TIMESTAMP: Self = Self(1 << 4);
-    /// Other depths for queues of QPs and shared receive queues.
+    /// Resizing of the queues of QPs, and of shared receive queues.
     const RESIZE: Self = Self(1 << 5);
     /// Polling the send queue instead of being called.
     const POLL: Self = Self(1 << 6);
     /// A [`RqCtrl`] behind the entries of receive queues.
     const FLUSH: Self = Self(1 << 7);
-    /// A [`ResizeStep`] at a time, which every process may ask for.
+    /// Resizing by one [`ResizeStep`] at a time. Every process may do so, so this is not checked.
     const RESIZE_STEPS: Self = Self(1 << 8);
     /// Send with immediate data, between queue pairs that are connected by number.
     const SEND_IMMEDIATE: Self = Self(1 << 9);
     /// Queue pairs for datagrams.
     const DATAGRAMS: Self = Self(1 << 10);
 
-    /// What there is.
+    /// All features that there are.
     const ALL: u64 = Self::RINGS.0
         | Self::IMMEDIATE.0
         | Self::ATOMIC.0
@@ -278,7 +278,8 @@ impl Features {
         self.contains(Self::POLL)
     }
 
-    /// Returns whether the process tells of receives that it posts where they are flushed.
+    /// Returns whether the process tells the driver of receives that it posts while they are
+    /// flushed.
     pub(crate) fn tells_of_flushes(self) -> bool {
         self.contains(Self::FLUSH)
     }
@@ -294,8 +295,8 @@ impl Features {
 }
 
 impl AllocContextReq {
-    /// Returns what the process gets of what it wants, and the version that is spoken; `None` if
-    /// the process takes no part in the handshake.
+    /// Returns which of the wanted features the process gets, and the version that is spoken;
+    /// `None` if the process takes no part in the handshake.
     pub(crate) fn agree(&self) -> Option<(Features, u32)> {
         if self.magic != MAGIC {
             return None;
@@ -333,8 +334,8 @@ pub(crate) struct CreateQpReq {
 }
 
 impl CreateQpReq {
-    /// Returns for how many microseconds after each request the send queue is to be polled, 0
-    /// for none; or `EINVAL` if something is asked for that there is not.
+    /// Returns for how many microseconds after each request the send queue is to be polled, 0 for
+    /// not at all; or `EINVAL` if that is too long, or the pad is not zero.
     pub(crate) fn poll_us(&self) -> Result<u32> {
         match self {
             Self {
@@ -363,7 +364,7 @@ pub(crate) struct RqCtrl {
     pub(crate) pad: u32,
 }
 
-/// What a send entry has between what the stock one has and the elements.
+/// What a send entry has between its front, which is as in stock rings, and the elements.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct SqeRest {
@@ -393,7 +394,7 @@ pub(crate) struct Dest {
     pub(crate) qkey: u32,
 }
 
-/// How a datagram gets there; in the place of a peer's address.
+/// How a datagram gets to its destination. It lies where other requests have the peer's address.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct Path {
@@ -408,11 +409,11 @@ pub(crate) struct Path {
 pub(crate) struct DatagramRequest {
     pub(crate) dest: Dest,
     pub(crate) path: Path,
-    /// As on the wire.
+    /// Immediate data, as on the wire.
     pub(crate) immediate: Option<[u8; 4]>,
 }
 
-/// With [`super::wqe::INLINE`] data are in the place of the elements.
+/// With [`super::wqe::INLINE`] the data is in the place of the elements.
 #[repr(C)]
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 struct Sqe {
@@ -437,8 +438,8 @@ pub(crate) struct CqeFront {
     pub(crate) opcode: u8,
     pub(crate) status: u16,
     pub(crate) bytes: u32,
-    /// With [`super::wqe::REM_INVAL`] the STag that the peer invalidated, with [`WITH_IMM`]
-    /// immediate data as they lie in memory.
+    /// With [`super::wqe::REM_INVAL`] the STag that the peer invalidated, with [`WITH_IMM`] the
+    /// immediate data, as it lies in memory.
     pub(crate) data: u64,
     pub(crate) qp_id: u32,
     pub(crate) vendor_err: u32,
@@ -456,9 +457,9 @@ struct Cqe {
 
 /// Flag of a completion: it has immediate data.
 pub(crate) const WITH_IMM: u16 = 1 << 7;
-/// Flag of a completion with immediate data: they came with a Send.
+/// Flag of a completion with immediate data: the data came with a Send.
 pub(crate) const OF_SEND: u16 = 1 << 3;
-/// Flag of a completion: it is of a datagram, whose sender it names.
+/// Flag of a completion: it is that of a datagram, and names the sender.
 pub(crate) const OF_DATAGRAM: u16 = 1 << 4;
 
 pub(super) static LAYOUT: Layout = Layout {
@@ -505,8 +506,8 @@ impl SqeRest {
         })
     }
 
-    /// Returns what a request of a queue pair for datagrams asks for, or `None` for what that cannot
-    /// do.
+    /// Returns what a request of a queue pair for datagrams asks for, or `None` if such a queue
+    /// pair cannot do it.
     pub(super) fn datagram(&self, base: &super::SqeFront) -> Option<DatagramRequest> {
         let path: Path = zerocopy::transmute!(base.raddr);
         if self.pad != [0; 3] || path.pad != 0 {
@@ -553,7 +554,7 @@ impl SqeRest {
     }
 }
 
-// The library is built with the header; both sides have to mean the same by it.
+// The library is built with the C header, so this file has to agree with it.
 const _: () = {
     assert!(MAGIC == uapi::MAGIC && VERSION == uapi::VERSION);
     assert!(MAX_SGE == uapi::MAX_SGE && MAX_INLINE == uapi::MAX_INLINE);
