@@ -106,9 +106,9 @@ static void take(struct rsiw_cq *cq, struct rsiw_cqe *cqe)
 }
 
 /*
- * Takes out the completions of a queue pair that is destroyed: the program has freed
- * what they name. The kernel adds no more of them. It alone knows where it puts the next
- * completion, so the others, which stay in order, move to the end of what waits.
+ * Takes out the completions of a queue pair that is destroyed: the program has freed what
+ * they name. The kernel adds no more of them. The kernel alone knows where it puts the next
+ * completion. So the other completions move to the end of what waits, and keep their order.
  */
 void rsiw_forget_qp(struct ibv_cq *ibcq, uint32_t qp_num)
 {
@@ -250,7 +250,7 @@ static uint32_t rsiw_read_src_qp(struct ibv_cq_ex *cq)
 	return src_qp_of(to_rsiw_cq_ex(cq)->current);
 }
 
-/* What only packets of InfiniBand have. */
+/* For what only packets of InfiniBand have. */
 static uint32_t rsiw_read_no_number(struct ibv_cq_ex *cq)
 {
 	return 0;
@@ -417,7 +417,7 @@ int rsiw_resize_cq(struct ibv_cq *ibcq, int cqe)
 	pthread_mutex_lock(&cq->ctrl_lock);
 	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				sizeof(resp));
-	/* If this fails in one step, with stock rings, the queue is lost. */
+	/* In one step, with stock rings, a failure of this loses the queue. */
 	if (!ret)
 		ret = rsiw_map_ring(ibcq->context, &ring, resp.cq_key, resp.num_cqe,
 				    ctx->layout->cqe_size, sizeof(struct siw_cq_ctrl));

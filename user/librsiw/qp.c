@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Queue pairs and shared receive queues, and receives. These take no system call, except
+ * Queue pairs and shared receive queues, and receives. Receives take no system call, except
  * where the kernel says that it flushes them.
  */
 #include <stdlib.h>
@@ -61,9 +61,10 @@ static bool is_flushed(const struct rsiw_qp *qp)
 }
 
 /*
- * Whether the queue pair is in RESET, in which nothing may be posted (InfiniBand, C10-97.2.1).
- * libibverbs knows what steps the program has taken; the RDMA CM may have connected a queue pair
- * without any. So the kernel is asked, whose answer libibverbs remembers.
+ * Whether the queue pair is in RESET, in which nothing may be posted (InfiniBand,
+ * C10-97.2.1). libibverbs knows what steps the program has taken; the RDMA CM may have
+ * connected a queue pair without such a step. So the kernel is asked, and libibverbs
+ * remembers its answer.
  */
 bool rsiw_is_reset(struct rsiw_qp *qp)
 {
@@ -343,7 +344,7 @@ struct ibv_qp *rsiw_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return qp;
 }
 
-/* Takes out what has completed: the program has freed what that names. */
+/* Takes out the completions: the program has freed what they name. */
 static void forget_completions(struct rsiw_qp *qp, struct ibv_qp *ibqp)
 {
 	/* Other drivers may have given the number to a new queue pair by now. */
@@ -361,12 +362,12 @@ int rsiw_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask)
 	int ret;
 
 	if (attr_mask & IBV_QP_CAP && qp->features & RSIW_FEATURE_RESIZE) {
-		/* As for consumers in the kernel: all or nothing. */
+		/* As for consumers in the kernel, nothing else may change in the same call. */
 		if (attr_mask != IBV_QP_CAP)
 			return EINVAL;
 		return rsiw_resize_qp(qp, &attr->cap);
 	}
-	/* For a queue pair for datagrams librdmacm asks in this way only: it has none of iWARP. */
+	/* Only librdmacm asks this of a QP for datagrams; the RDMA CM has none over iWARP. */
 	if (qp->is_ud && attr_mask & IBV_QP_ACCESS_FLAGS)
 		return EOPNOTSUPP;
 	ret = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));

@@ -3,7 +3,7 @@
  * Changing the depth of queues, in two steps: the kernel makes another ring, the library
  * maps it, the kernel moves the queue there. Until the last step nothing has changed, and
  * after it nothing can fail. The queue is locked meanwhile, so that other threads use it
- * before or afterwards, and the kernel has rings of one caller at a time.
+ * before or afterwards, and the kernel makes rings for one caller at a time.
  *
  * Queues of requests are resized by methods of the driver's own. What was posted
  * keeps its number, so that posting goes on where it was.

@@ -92,7 +92,7 @@ int rsiw_query_device_ex(struct ibv_context *context,
 	ret = ibv_cmd_query_device_any(context, input, attr, attr_size, &resp, &resp_size);
 	if (ret)
 		return ret;
-	/* A number for the kernel, three numbers for people. */
+	/* The kernel has one number, people read three. */
 	snprintf(base->fw_ver, sizeof(base->fw_ver), "%u.%u.%u",
 		 (unsigned int)(resp.base.fw_ver >> 32) & 0xffff,
 		 (unsigned int)(resp.base.fw_ver >> 16) & 0xffff,
@@ -108,7 +108,7 @@ int rsiw_query_device_ex(struct ibv_context *context,
 		base->max_mw = ctx->max_windows;
 		base->device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	}
-	/* The library's own, without a limit. */
+	/* Address handles are the library's own, without a limit. */
 	if (ctx->features & RSIW_FEATURE_UD)
 		base->max_ah = INT_MAX;
 	if (ctx->features & RSIW_FEATURE_RESIZE)
@@ -132,8 +132,8 @@ static int rsiw_query_port(struct ibv_context *context, uint8_t port, struct ibv
 }
 
 /*
- * Tells the clock of time stamps in completions: like them as one number, which programs look
- * for in the nanoseconds alone, as adapters have no seconds.
+ * Reads the clock of the time stamps in completions. Like these it is one number. Programs
+ * look for it in the nanoseconds alone, as adapters have no seconds.
  */
 static int rsiw_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
 {
@@ -211,13 +211,13 @@ static void agree(struct rsiw_context *ctx, const struct rsiw_uresp_alloc_ctx *a
 	ctx->layout = &rsiw_stock_rings;
 	ctx->max_sge = SIW_MAX_SGE;
 	ctx->max_inline = SIW_MAX_INLINE;
-	/* The version is the older one of both sides'; the first one is 1. */
+	/* The version is the older one of both sides; the first version is 1. */
 	if (answer->magic != RSIW_ABI_MAGIC || answer->version < 1 ||
 	    answer->version > RSIW_ABI_VERSION || !(answer->features & RSIW_FEATURE_RINGS))
 		return;
 	ctx->layout = &rsiw_own_rings;
 	ctx->features = answer->features & WANTED;
-	/* An older driver's way, in one step, may lose queues. */
+	/* An older driver resizes in one step, which may lose queues. */
 	if (!(ctx->features & RSIW_FEATURE_RESIZE_STEPS))
 		ctx->features &= ~RSIW_FEATURE_RESIZE;
 	ctx->max_sge = rsiw_smaller(answer->max_sge, RSIW_MAX_SGE);

@@ -85,8 +85,8 @@ struct rsiw_qp {
 	uint32_t *polled;		/* not 0 while the kernel polls the queue; or NULL */
 	uint32_t staged;		/* requests behind the last one that the kernel may see */
 	/*
-	 * Calls that posts have had to make, the last of these that has returned, and the
-	 * first request of the post that has to make the last one.
+	 * owed: the calls that posts have had to make. called: the last of these that has
+	 * returned. owed_at: the first request of the post that has to make the last one.
 	 */
 	uint32_t owed;
 	uint32_t called;
@@ -107,7 +107,7 @@ struct rsiw_qp {
 	uint32_t max_recv_sge;
 };
 
-/* Memory of the process alone: requests carry what it says. */
+/* An address handle is memory of the process alone: requests carry what it says. */
 struct rsiw_ah {
 	struct ibv_ah ah;
 	uint8_t dgid[16];
@@ -216,7 +216,7 @@ int rsiw_set_bind(struct rsiw_sqe *sqe, const struct ibv_mw *mw, uint32_t rkey,
 bool rsiw_publish(struct rsiw_qp *qp);
 int rsiw_ring_doorbell(struct rsiw_qp *qp);
 
-/* Gives the request the octets of its elements. Here, as both who use it are to have it inline. */
+/* Gives the request the octets of its elements. In this header, to be inlined in both callers. */
 static inline int rsiw_add_inline_list(struct rsiw_qp *qp, struct rsiw_sqe *sqe,
 				       const struct ibv_send_wr *wr)
 {

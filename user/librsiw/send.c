@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The send queue: requests are written into their entries one by one, and marked
- * valid together. Then the kernel is called, unless it has not taken the entry in
- * front of them yet, or polls the queue by itself: in both cases it looks at the next
- * entry before it stops.
+ * The send queue: requests are written into their entries one by one, and marked valid
+ * together. Then the kernel is called. No call is needed while the kernel still has to take
+ * the entry in front of them, or polls the queue by itself: in both cases it looks at the
+ * next entry before it stops.
  *
- * The entry in front may be another thread's, which has not called yet, and may not do
- * so for long: it may be kept from running. Then the kernel is called all the same. No
- * thread is cancelled between its post and its call.
+ * The entry in front may be that of another thread, which has not called yet, and may not
+ * call for a long time, as it may be kept from running. Then the kernel is called all the
+ * same. No thread is cancelled between its post and its call.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -94,7 +94,7 @@ int rsiw_set_elements(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv
 	return 0;
 }
 
-/* Gives the request inline octets, none so far, in the place of any elements. */
+/* Makes inline octets of the request's data, in the place of elements. There are none so far. */
 void rsiw_begin_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe)
 {
 	sqe->num_sge = 1;
@@ -140,8 +140,8 @@ static bool is_polled(const struct rsiw_qp *qp)
 
 /*
  * Whether the kernel knows of the last request for which it has to be called: that call has
- * returned, or it has taken the request. From there on it looks at the next entry before it
- * stops, behind each that it takes.
+ * returned, or the kernel has taken the request. From then on, the kernel looks behind each
+ * entry that it takes at the next one, before it stops.
  */
 static bool is_called(const struct rsiw_qp *qp)
 {
@@ -179,7 +179,9 @@ bool rsiw_publish(struct rsiw_qp *qp)
 	if (is_polled(qp))
 		return false;
 	qp->owed_at = first;
-	/* Behind the barrier above: whoever sees this and calls has the kernel see the entries. */
+	/*
+	 * Behind the barrier above: if somebody sees this and calls, the kernel sees the entries.
+	 */
 	__atomic_store_n(&qp->owed, qp->owed + 1, __ATOMIC_RELAXED);
 	return true;
 }
@@ -188,9 +190,9 @@ bool rsiw_publish(struct rsiw_qp *qp)
  * Calls the kernel. It may have taken the requests already, so a post that has got
  * here is refused only if the queue pair is gone with its device.
  *
- * write() is the fastest way, but fails in threads whose credentials are not those
- * with which the device was opened. libibverbs knows another way. In both a thread could
- * be cancelled before the kernel knows of what it has posted.
+ * write() is the fastest way, but fails in threads whose credentials are not those with
+ * which the device was opened. libibverbs knows another way. In both ways a thread could be
+ * cancelled before the kernel knows of what the thread has posted.
  */
 static int call_kernel(struct rsiw_qp *qp)
 {
@@ -209,7 +211,7 @@ static int call_kernel(struct rsiw_qp *qp)
 	return ret;
 }
 
-/* Rings for all that was posted before, whoever did. */
+/* Rings for all that was posted before, by whatever thread. */
 int rsiw_ring_doorbell(struct rsiw_qp *qp)
 {
 	uint32_t owed = __atomic_load_n(&qp->owed, __ATOMIC_ACQUIRE);
@@ -270,7 +272,7 @@ static int set_operands(struct rsiw_qp *qp, struct rsiw_sqe *sqe,
 		sqe->atomic.swap = wr->wr.atomic.swap;
 		break;
 	case IBV_WR_SEND_WITH_INV:
-		/* siw's own library looks at the latter, and programs rely on that. */
+		/* siw's own library looks at wr.rdma.rkey, and programs rely on that. */
 		sqe->rkey = wr->invalidate_rkey ? wr->invalidate_rkey : wr->wr.rdma.rkey;
 		break;
 	case IBV_WR_LOCAL_INV:

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Unreliable datagrams: address handles, and requests with an address. The kernel knows no
- * handles. Each request has the whole address, which the kernel looks at when it takes it.
+ * handles. Each request has the whole address, which the kernel looks at when it takes the
+ * request.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsiw.h"
 
-/* Whether there is an address at that index: those of the interface come and go. */
+/* Whether there is an address at that index: addresses of the interface come and go. */
 static bool has_gid(struct ibv_context *context, int index)
 {
 	static const union ibv_gid no_gid;

@@ -6,7 +6,7 @@
  */
 #include "rsiw.h"
 
-/* Operations that need no feature of the kernel, and those that do. */
+/* Operations that need no feature of the kernel, and Atomic Operations, which need one. */
 #define ALWAYS (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | \
 		IBV_QP_EX_WITH_SEND_WITH_INV)
 #define ATOMICS (IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
@@ -215,7 +215,7 @@ static bool takes_elements(const struct rsiw_sqe *sqe, const struct ibv_sge *sge
 	}
 }
 
-/* Returns whether it may have inline octets in their place. */
+/* Returns whether the request may have inline octets in the place of elements. */
 static bool takes_octets(const struct rsiw_sqe *sqe)
 {
 	switch (sqe->opcode) {
