@@ -186,14 +186,14 @@ def stage(top, ours):
 def own_number(tree):
     """Takes away what there is because siw has the same number."""
     tree.drop_paragraphs(f"{FFI}/raw.rs", r"mod absent|absent::\*")
-    tree.replace(f"{FFI}/rdma/driver.rs", "    /// That of rsiw where the kernel has one, else that"
-                 " of [`Self::SIW`].\n", "")
+    tree.replace(f"{FFI}/rdma/driver.rs", "    /// The number of rsiw if the kernel has one, else"
+                 " that of [`Self::SIW`].\n", "")
     tree.drop_lines(f"{FFI}/rdma/driver.rs", "const SIW: Self")
     cut(tree, f"{FFI}/rdma/driver.rs", "\n    /// Returns whether the two name one provider.",
         "    }\n")
     tree.drop_paragraphs(f"{FFI}/module.rs", "pub.*fn is_loaded")
     tree.drop_lines(f"{FFI}/module.rs", r"^use kernel::str::CStr;$")
-    cut(tree, f"{FFI}/helpers/module.c", "/*\n * Modules are the kobjects", "\n}\n\n")
+    cut(tree, f"{FFI}/helpers/module.c", "/*\n * Loaded modules are the kobjects", "\n}\n\n")
     tree.drop_paragraphs(f"{FFI}/rsiw/params.c", "siw_link_type")
     tree.drop_lines(f"{FFI}/rsiw/rsiw_params.h", "siw_link_type")
     cut(tree, f"{FFI}/rsiw.rs", "\n        /// Whether the link type `siw`", "siw_link_type;\n")

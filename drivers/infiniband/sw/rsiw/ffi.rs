@@ -4,8 +4,8 @@
 //!
 //! Each folder wraps one area in safe types, in the shape in which the kernel crate could offer it,
 //! and has a page about it: [`rdma`], [`net`], [`sync`], [`time`], [`mm`], [`task`]. No other
-//! driver has a use for [`rsiw`]. Nothing here uses other modules of the driver but `num`, and nothing
-//! else here uses [`rsiw`] (`tools/lint/layers.py`), so another driver can have the rest:
+//! driver has a use for [`rsiw`]. Nothing here uses other modules of the driver but `num`, and
+//! nothing else here uses [`rsiw`] (`tools/lint/layers.py`), so another driver can have the rest:
 //! `samples/kernel/rdma_null.rs` does.
 //!
 //! Code outside this folder uses only these types, by the "Rules for ffi" of `rsiw-ffi.rst`.

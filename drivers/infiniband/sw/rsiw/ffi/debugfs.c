@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files of numbers in debugfs. The operations of the kernel crate's files name no owner: the module
- * could go while one is open, and debugfs looks at its operations once more when it is closed.
- * Those here keep the module.
+ * Files of numbers in debugfs. The operations of the kernel crate's files name
+ * no owner: the module could go while a file is open, and debugfs looks at the
+ * operations once more when the file is closed. The operations here keep the
+ * module.
  */
 #include <linux/debugfs.h>
 #include <linux/module.h>

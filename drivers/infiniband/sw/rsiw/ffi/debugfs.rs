@@ -15,7 +15,7 @@ use kernel::sync::atomic::{
 };
 use kernel::sync::Arc;
 
-/// A number within a range. Writing another one to its file fails with `EINVAL`.
+/// A number within a range. Writing a number outside the range to its file fails with `EINVAL`.
 #[repr(C)]
 pub(crate) struct Number {
     value: Atomic<u32>,
@@ -84,7 +84,8 @@ impl Drop for Directory {
     }
 }
 
-/// Shows numbers of a `T` while it exists. The fields have the order in which they must be dropped.
+/// Shows numbers of a `T` in debugfs as long as this exists. The fields are in the order in which
+/// they must be dropped.
 pub(crate) struct Shown<T> {
     _dir: Directory,
     _parent: Arc<Directory>,
@@ -105,7 +106,7 @@ impl<T: Send + Sync + 'static> Shown<T> {
             // SAFETY: the name is a C string, which is copied. The number has C's layout, and C
             // changes only its atomic part, in one piece. As `numbers` works for borrows of any
             // length, the number lives as long as `data`, which the file does not outlive, and
-            // which stays if this is forgotten.
+            // which stays if this value is forgotten.
             unsafe { b::rsiw_debugfs_number(name.as_char_ptr(), dir.0, number) };
         }
         Self {

@@ -39,7 +39,8 @@ pub(crate) fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
     unsafe { b::crc32c(crc, bytes.as_ptr().cast(), bytes.len()) }
 }
 
-/// Continues a CRC-32, as Ethernet has it, over `bytes`: all ones to begin with, inverted at the end.
+/// Continues a CRC-32, as Ethernet has it, over `bytes`: all ones to begin with, inverted at the
+/// end.
 pub(crate) fn crc32(crc: u32, bytes: &[u8]) -> u32 {
     // SAFETY: `bytes` is readable for its length.
     unsafe { b::crc32_le(crc, bytes.as_ptr().cast(), bytes.len()) }

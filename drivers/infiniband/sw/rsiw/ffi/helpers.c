@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Non-trivial C macros and static inlines that Rust cannot call. One file an area; each helper is
- * named rsiw_helper_<name of what it wraps>.
+ * Non-trivial C macros and static inlines that Rust cannot call. There is one
+ * file for each area. Each helper is named rsiw_helper_<name of what it wraps>.
  */
 
 #include "helpers/copy.c"

@@ -14,14 +14,14 @@
 //!   may wait for that data.
 //! - [`Payer`] is the memory cgroup that memory is charged to. What is allocated with
 //!   `__GFP_ACCOUNT` is charged to the group of the thread. A work item runs in a thread of the
-//!   kernel, which has none, so that whoever queues it has to be remembered.
+//!   kernel, which has no group, so the group of whoever queues the work has to be remembered.
 //!
 //! # Lifetimes and context
 //!
 //! A piece borrows from what has the memory pinned, which is guarded by a gate
 //! ([`gate`](crate::ffi::sync::gate)). Shared memory is freed with the last reference in the
-//! kernel; a process that still maps its pages keeps them. Any context, but making shared
-//! memory sleeps, and scopes are those of a process context.
+//! kernel; a process that still maps its pages keeps them. Any context, except that making shared
+//! memory sleeps, and scopes are for process context.
 //!
 //! # What it does not do
 //!
@@ -58,7 +58,8 @@ use crate::num::Broken;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
-/// What lengths are for is not done if they contradict one another: `EIO`, and one line in the log.
+/// If lengths contradict one another, what they are for is not done: `EIO`, and one line in the
+/// log.
 impl From<Broken> for Error {
     #[cold]
     fn from(Broken: Broken) -> Self {
@@ -71,7 +72,7 @@ impl From<Broken> for Error {
 ///
 /// # Invariants
 ///
-/// `before` is what the thread's flags say of this outside the scope.
+/// `before` is what the thread's flags said of this before the scope.
 pub(crate) struct NoIo {
     before: u32,
     _thread: NotThreadSafe,
@@ -110,7 +111,7 @@ unsafe impl Sync for Payer {}
 
 impl Payer {
     /// Returns the group of the calling process; nobody in a thread of the kernel. Within
-    /// [`Payer::pays`] it is who pays. Process context.
+    /// [`Payer::pays`] it is the group that pays there. Process context.
     pub(crate) fn of_caller() -> Self {
         // INVARIANT: the call has taken the reference.
         //
@@ -118,7 +119,7 @@ impl Payer {
         Self(unsafe { h::memcg_of_caller() })
     }
 
-    /// Returns nobody, who pays for what consumers in the kernel need, whichever process their
+    /// Returns nobody. That is for what consumers in the kernel need, whichever process their
     /// threads work for at the moment.
     pub(crate) fn nobody() -> Self {
         // INVARIANT: null, or the root group, which is always there and not counted.
@@ -127,9 +128,9 @@ impl Payer {
         Self(unsafe { h::memcg_of_nobody() })
     }
 
-    /// Calls `f`, in which this group pays for what the thread allocates with `__GFP_ACCOUNT`. Calls
-    /// nest. The thread waits until there is memory of a group at its limit, so nothing that others
-    /// wait for belongs in `f`.
+    /// Calls `f`, in which this group pays for what the thread allocates with `__GFP_ACCOUNT`.
+    /// Calls nest. If the group is at its limit, the thread waits for memory, so nothing that
+    /// others wait for belongs in `f`.
     #[inline]
     pub(crate) fn pays<R>(&self, f: impl FnOnce() -> R) -> R {
         // SAFETY: the group stays as long as this value, which is borrowed until the end of the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of this module's code, and of others. Context: process.
+//! How long the code of this module stays, and whether other modules are loaded. Context: process.
 
 use super::net::tls::await_calls;
 use super::raw::h;
@@ -11,7 +11,7 @@ use kernel::InPlaceModule;
 
 /// What a module consists of, in the order in which it is dropped.
 pub(crate) trait Parts: Send + Sync + Sized {
-    /// Makes the parts when the module is loaded, which fails with the same error.
+    /// Makes the parts when the module is loaded. If this fails, loading fails with the same error.
     fn init(loaded: Loaded) -> impl PinInit<Self, Error>;
 }
 

@@ -10,8 +10,9 @@
 //!   [`SkbChunk`]s; [`LockedBySock`] is data of the driver that the same lock guards.
 //! - [`TxBatch`] is what one call sends: pages of a [`ChunkPool`], of which TCP takes references
 //!   and which come back when the peer has acknowledged them.
-//! - [`Handshake`](tls::Handshake) gives a connection TLS, through which everything goes then.
-//! - [`Flow`] is what arrives for a socket, whose reader the network stack is told of.
+//! - [`Handshake`](tls::Handshake) gives a connection TLS. From then on, everything goes through
+//!   TLS.
+//! - [`Flow`] is what arrives for a socket; the network stack is told where it is read.
 //! - [`UdpSocket`](udp::UdpSocket) sends and receives datagrams.
 //! - [`NetDevice`](netdev::NetDevice) is a network device, [`NetdevNotifier`] tells of changes.
 //!
@@ -33,8 +34,8 @@
 //! # Context
 //!
 //! Calls of a socket are made in process context. Callbacks come in softirq or from the backlog,
-//! with the socket's lock held, and do not sleep. [`HeldSock`] takes a socket in softirq instead of
-//! a process.
+//! with the socket's lock held, and do not sleep. [`HeldSock`] keeps processes off a socket for a
+//! moment, without sleeping.
 //!
 //! # What it does not do
 //!

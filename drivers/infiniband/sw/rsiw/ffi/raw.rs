@@ -34,7 +34,7 @@ pub(crate) mod b {
         Zeroable, //
     };
 
-    // Where the kernel's enum has it, that hides this one.
+    // If the kernel's enum has the constant, it hides this one.
     pub(crate) use super::absent::*;
 
     type __kernel_size_t = usize;
@@ -63,7 +63,7 @@ pub(crate) mod h {
     include!(concat!(env!("RSIW_FFI_GEN"), "/helpers_generated.rs"));
 }
 
-/// What the kernel may not have, with what is taken in its place.
+/// What the kernel may lack, and what is used instead.
 #[allow(non_upper_case_globals, reason = "names of C")]
 mod absent {
     /// As long as no number is assigned to rsiw.

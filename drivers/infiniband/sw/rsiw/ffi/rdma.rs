@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA devices: what a driver implements, and what it has of the RDMA core.
+//! RDMA devices: what a driver implements, and what it gets from the RDMA core.
 //!
-//! [`driver::Driver`] is the safe counterpart of `struct ib_device_ops`. `callbacks` makes the
-//! table of it: a callback converts its arguments, calls one method and converts the result. A
-//! method that a driver does not implement is not in the table, so the core itself refuses
-//! such calls.
+//! [`driver::Driver`] is the safe counterpart of `struct ib_device_ops`. `callbacks` makes C's
+//! table from it: a callback converts its arguments, calls one method and converts the result. A
+//! method that a driver does not implement is not in the table, so the core itself refuses such
+//! calls.
 //!
 //! | For | Module |
 //! |-----|--------|
@@ -21,9 +21,9 @@
 //! # Lifetimes
 //!
 //! The core allocates the memory of an object, of the size that the table names, and frees it as
-//! soon as the callback that destroys the object has returned. There the core's structure is
-//! followed by a reference to the driver's object, which is an [`Arc`](kernel::sync::Arc) and
-//! may live longer. The driver's object never has a plain pointer to the core's, but a
+//! soon as the callback that destroys the object has returned. In that memory the core's structure
+//! is followed by a reference to the driver's object, which is an [`Arc`](kernel::sync::Arc) and
+//! may live longer. The driver's object never has a plain pointer to the core's. It has a
 //! [`handle::Handle`], which each use enters like a gate. The callback that destroys an object
 //! first calls the driver. Unless the driver refuses, the callback then revokes the handle, which
 //! waits for those inside and refuses later ones. Regions are the core's exception: ffi allocates
@@ -36,7 +36,7 @@
 //!
 //! # What it does not do
 //!
-//! It knows iWARP (one port, RNIC, no partition keys, one GID) and software devices: there is no
+//! It knows only RNICs of iWARP (one port, no partition keys), and software devices: there is no
 //! DMA, and consumers name addresses of the kernel. A module has one driver. The core has no
 //! structure for `IB_WR_BIND_MW`, so consumers post `struct rsiw_bind_mw_wr`
 //! (`include/rdma/rsiw_verbs.h`); nothing else is of rsiw alone. What the core's macros must

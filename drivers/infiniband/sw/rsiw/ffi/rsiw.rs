@@ -38,7 +38,7 @@ pub(crate) struct Queues {
     pub(crate) data: OwnedQueue,
     /// For sending what can wait a little while more of it comes.
     pub(crate) patient: OwnedQueue,
-    /// For handlers of completions, and what else is due on one processor.
+    /// For handlers of completions, and for what else has to run on a certain processor.
     pub(crate) softirq: OwnedQueue,
     /// For connections. Their work runs side by side, so that one which waits for its process does
     /// not hold up others.
@@ -128,8 +128,8 @@ pub(crate) mod params {
         /// unless both sides say no. For new connections.
         fn mpa_crc() -> bool = rsiw_mpa_crc;
 
-        /// Whether FPDUs may exceed a TCP segment if the peer does the same: by default yes. For new
-        /// connections.
+        /// Whether FPDUs may exceed a TCP segment if the peer does the same: by default yes. For
+        /// new connections.
         fn large_fpdus() -> bool = rsiw_large_fpdus;
 
         /// Where the other end of a connection may be for segments to go there without TCP: nowhere
@@ -237,7 +237,7 @@ pub(crate) mod uapi {
     pub(crate) const CQE_OF_DATAGRAM: u16 = b::RSIW_CQE_OF_DATAGRAM as u16;
 }
 
-/// The driver's version, in the form in which the stock library takes one of firmware apart.
+/// The driver's version, in the form that the stock library expects of a version of firmware.
 pub(crate) const VERSION: u64 = {
     // CAST: 32 bits.
     let (major, minor) = (b::RSIW_VERSION_MAJOR as u64, b::RSIW_VERSION_MINOR as u64);
@@ -261,24 +261,24 @@ pub(crate) enum Setting {
     BindNetdev,
 }
 
-/// The methods that a driver implements beside [`Driver`] to have these.
+/// The methods that a driver implements, besides those of [`Driver`], to use this module.
 pub(crate) trait Methods: Driver {
-    /// Gives the queues of a process's queue pair other depths, as its part of the call says, or
-    /// fails without changing any.
+    /// Gives the queues of a process's queue pair other depths, as the process's part of the call
+    /// says, or fails without changing any.
     fn resize_qp(qp: &Self::Qp, udata: &mut Udata<'_>) -> Result;
 
-    /// Gives the shared receive queue of a process another depth, as its part of the call says.
-    /// Otherwise as [`Methods::resize_qp`].
+    /// Gives the shared receive queue of a process another depth, as the process's part of the call
+    /// says. Otherwise as [`Methods::resize_qp`].
     fn resize_srq(srq: &Self::Srq, udata: &mut Udata<'_>) -> Result;
 
     /// Returns a counter of the port. Any context.
     fn port_counter(dev: &Self::Device, which: PortCounter) -> u64;
 
-    /// Returns how a setting is, as the file has it. Any context.
+    /// Returns the value of a setting, as the file in sysfs shows it. Any context.
     fn setting(dev: &Self::Device, which: Setting) -> &'static CStr;
 }
 
-/// Names what is in C, which calls the methods of `D`, the only driver of the module.
+/// Names what is written in C, and calls the methods of `D`, the only driver of the module.
 pub(crate) const fn in_c<D: Methods>() -> InC {
     InC {
         definitions: Some(definitions::<D>),

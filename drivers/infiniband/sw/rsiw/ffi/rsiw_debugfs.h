@@ -7,7 +7,7 @@
 
 struct dentry;
 
-/* As `Number` in debugfs.rs. */
+/* The same as `Number` in debugfs.rs. */
 struct rsiw_number {
 	u32 value;
 	u32 min;

@@ -9,11 +9,11 @@
 //!   hands out references. [`kernel::xarray::XArray`] takes its lock to look something up.
 //! - [`ExclusiveCell`] lends its value to one function at a time, without the count of borrows of
 //!   `core::cell::RefCell`, whose overflow would panic.
-//! - [`Watched`] is a spin lock of which others may know something without taking it. Whoever
-//!   describes an object may be a process of least priority, and may ask as often as it likes. So it
-//!   takes no lock that those need who send and receive. What it is told is one word, which is made
-//!   anew whenever such a lock is released: nobody who changes something has to think of it. That
-//!   costs a store to memory that the lock's holder has in its cache.
+//! - [`Watched`] is a spin lock that tells something of its state without being taken. Whoever
+//!   describes an object may be a process of least priority, and may ask as often as it likes. So
+//!   it must take no lock that senders and receivers need. It reads one word, which is made anew
+//!   whenever the lock is released, so code that changes the state need not think of it. That costs
+//!   a store to memory that the lock's holder has in its cache.
 //!
 //! # Context
 //!
@@ -105,7 +105,7 @@ impl<T> ExclusiveCell<T> {
 /// What a [`Watched`] lock protects.
 pub(crate) trait Watch: Unpin {
     /// Returns what is told of the value, in one word. Called whenever the lock is released, so it
-    /// costs a few loads only.
+    /// should cost a few loads only.
     fn word(&self) -> u64;
 }
 
@@ -114,12 +114,12 @@ pub(crate) trait Watch: Unpin {
 pub(crate) struct Watched<T> {
     #[pin]
     lock: SpinLockIrq<T>,
-    /// What [`Watch::word`] returned when the lock was released last.
+    /// What [`Watch::word`] returned when the lock was last released.
     word: Atomic<u64>,
 }
 
 impl<T: Watch> Watched<T> {
-    /// Makes a watched lock of one that is initialised by `lock`.
+    /// Makes a watched lock of the lock that `lock` initialises.
     pub(crate) fn new(lock: impl PinInit<SpinLockIrq<T>>) -> impl PinInit<Self> {
         pin_init!(Self {
             lock <- lock,
@@ -140,7 +140,7 @@ impl<T: Watch> Watched<T> {
         }
     }
 
-    /// Returns the word, which may have changed by now.
+    /// Returns the word, which may be outdated at once.
     #[inline(always)]
     pub(crate) fn word(&self) -> u64 {
         self.word.load(Relaxed)

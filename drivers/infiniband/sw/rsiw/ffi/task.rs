@@ -2,13 +2,13 @@
 
 //! The running thread, processes, and threads that serve one.
 //!
-//! - [`may_sleep`] and others tell what a call may do where the core's interface does not: whether
-//!   it may sleep, who else wants the processor. [`NoSoftirq`] keeps softirqs off.
+//! - [`may_sleep`] and others tell what a call may do, where the core's interface does not say it:
+//!   whether it may sleep, and who else wants the processor. [`NoSoftirq`] keeps softirqs off.
 //! - [`Process`] and [`Identity`] remember on whose behalf something was made; [`Thread`] is the
 //!   thread that did it, and tells where it runs.
-//! - [`ServingThread`] is a thread of the kernel that serves a process and is a part of it, as those
-//!   that the process makes itself: what it does counts for the limits and control groups of the
-//!   process, and it ends with the process (`vhost_task`).
+//! - [`ServingThread`] is a thread of the kernel that serves a process and is a part of it, like
+//!   the threads that the process makes itself: what it does counts for the limits and control
+//!   groups of the process, and it ends with the process (`vhost_task`).
 //!
 //! # Lifetimes and context
 //!
@@ -85,8 +85,8 @@ pub(crate) fn may_sleep() -> bool {
 }
 
 /// Returns whether the caller holds no spin lock, has interrupts, softirqs and preemption on, and
-/// does not reclaim memory. It may be an RCU reader, or about to wait for something, so that nothing
-/// may sleep. Never so in a kernel that does not count all of that.
+/// does not reclaim memory. The caller may be an RCU reader, or about to wait for something, so it
+/// may not sleep. Always false in a kernel that does not count all of that.
 #[inline]
 pub(crate) fn is_preemptible() -> bool {
     // SAFETY: looks at flags of the processor and the thread.
@@ -114,8 +114,8 @@ pub(crate) fn processors() -> u32 {
     unsafe { h::usable_cpus() }
 }
 
-/// Keeps this thread on its processor, where no softirq begins; those that are pending when it is
-/// dropped run then.
+/// Keeps this thread on its processor, where no softirq begins. Pending softirqs run when this is
+/// dropped.
 ///
 /// # Invariants
 ///
@@ -131,15 +131,15 @@ impl NoSoftirq {
         Self(NotThreadSafe)
     }
 
-    /// Returns whether `cpu` is this processor, or in one package with it, and so shares a cache with
-    /// it on most machines. (Modules are not told which ones share a cache.)
+    /// Returns whether `cpu` is this processor, or in one package with it, and so shares a cache
+    /// with it on most machines. (Modules are not told which ones share a cache.)
     pub(crate) fn is_near(&self, cpu: u32) -> bool {
-        // No other number is that of a processor.
+        // No processor has a number that is too large for a `CpuId`.
         let Some(cpu) = CpuId::from_u32(cpu) else {
             return false;
         };
-        // SAFETY: the thread stays on its processor, by the invariant; there may be a processor of
-        // that number.
+        // SAFETY: the thread stays on its processor, by the invariant; the number is that of a
+        // possible processor.
         unsafe { h::cpu_is_near(cpu.as_u32()) }
     }
 }
@@ -151,8 +151,8 @@ impl Drop for NoSoftirq {
     }
 }
 
-/// Returns the flags for allocating in a call of a process, whose memory cgroup is charged, or in
-/// one of a consumer in the kernel, where nobody is. Process context.
+/// Returns the flags for allocating in a call of a process, whose memory cgroup is charged, or in a
+/// call of a consumer in the kernel, where no group is charged. Process context.
 pub(crate) const fn memory_for(is_process: bool) -> Flags {
     if is_process {
         GFP_KERNEL_ACCOUNT
@@ -167,7 +167,7 @@ pub(crate) fn is_kernel_thread() -> bool {
     unsafe { h::is_kernel_thread() }
 }
 
-/// A process, which may have ended: that of a thread.
+/// A process, which may have ended. It is known by one of its threads.
 pub(crate) struct Process(Thread);
 
 impl Process {
@@ -206,8 +206,8 @@ impl Thread {
     /// Returns where the thread is; `None` if it has ended. Any context.
     pub(crate) fn place(&self) -> Option<ThreadPlace> {
         let (mut runs, mut turns) = (false, 0);
-        // SAFETY: the reference keeps the task, of which the function reads a few words; the rest
-        // is ours.
+        // SAFETY: the reference keeps the task, of which the function reads a few words; the other
+        // pointers lead to local variables.
         let cpu = unsafe { h::thread_place(self.0.as_ptr(), &raw mut runs, &raw mut turns) };
         let cpu = u32::try_from(cpu).ok()?;
         Some(ThreadPlace { cpu, runs, turns })
@@ -270,8 +270,8 @@ pub(crate) trait Serves: Send + Sync + 'static {
     /// not sleep.
     fn is_due(this: ArcBorrow<'_, Self>) -> bool;
 
-    /// Does what there is to do, or a short part of that: in between the thread looks whether it is
-    /// to end or to stop. May sleep.
+    /// Does what there is to do, or a short part of that: between two calls the thread looks
+    /// whether it is to end or to stop. May sleep.
     fn serve(this: ArcBorrow<'_, Self>);
 
     /// Called when the process was killed and its thread ends; [`Serves::serve`] is not called
@@ -279,7 +279,7 @@ pub(crate) trait Serves: Send + Sync + 'static {
     fn go_on_without(this: ArcBorrow<'_, Self>);
 }
 
-/// A thread that was not reaped.
+/// A thread that is not reaped yet.
 ///
 /// # Invariants
 ///
@@ -293,7 +293,7 @@ unsafe impl Send for VhostTask {}
 struct State<T> {
     /// The thread was made, or is being made.
     begun: bool,
-    /// Whom it serves, until it is to end.
+    /// The object that the thread serves, until the thread is to end.
     target: Option<Arc<T>>,
     task: Option<VhostTask>,
     /// Keeps the module loaded. Dropped when the thread can no longer go on with code of the
@@ -347,14 +347,14 @@ impl<T: Serves> ServingThread<T> {
     ///
     /// `EBUSY` if it was made before, or the module is being unloaded; `EOPNOTSUPP` if the kernel
     /// has [none](Self::EXIST); `EAGAIN` if the process may not have more threads; `ENOMEM`;
-    /// `ERESTARTNOINTR` if a signal is pending, behind which it can be tried again.
+    /// `ERESTARTNOINTR` if a signal is pending, after which it can be tried again.
     pub(crate) fn start(self: &Arc<Self>, target: Arc<T>) -> Result {
         let in_use = self.reaper.loaded().hold().ok_or(EBUSY)?;
         if core::mem::replace(&mut self.state.lock().begun, true) {
             return Err(EBUSY);
         }
         let own = Arc::into_raw(self.clone());
-        // SAFETY: the functions take such a pointer, which the thread has until it was reaped; the
+        // SAFETY: the functions take such a pointer, which the thread has until it is reaped; the
         // name is a static string.
         let task = unsafe {
             h::vhost_task_create(
@@ -393,14 +393,15 @@ impl<T: Serves> ServingThread<T> {
     }
 
     /// Tells the thread, if there is one, to end, and waits for nobody: it may be serving at this
-    /// moment, but does not begin to again. May drop the last reference to the target.
+    /// moment, but does not begin again. May drop the last reference to the target.
     pub(crate) fn end(&self) {
         let target = self.state.lock().target.take();
         self.wake();
         drop(target);
     }
 
-    /// Queues the reaping of the thread, which ends, once. Returns whether this call did.
+    /// Queues the reaping of the thread, which is ending, if that was not done yet. Returns whether
+    /// this call did so.
     fn ask_for_reaping(self: ArcBorrow<'_, Self>) -> bool {
         let is_first = !core::mem::replace(&mut self.state.lock().ends, true);
         if is_first {
@@ -413,8 +414,8 @@ impl<T: Serves> ServingThread<T> {
 impl<T: Serves> WorkItem for ServingThread<T> {
     type Pointer = Arc<Self>;
 
-    /// Waits for the thread, which has asked for that. It is about to sleep in `vhost_task.c`, or
-    /// to end; only a signal that comes at this very moment can stop it there.
+    /// Waits for the thread, which has asked for that. The thread is about to sleep in
+    /// `vhost_task.c`, or to end; only a signal that comes at this very moment can stop it there.
     fn run(this: Arc<Self>) {
         let (task, in_use) = {
             let mut state = this.state.lock();
@@ -426,13 +427,13 @@ impl<T: Serves> WorkItem for ServingThread<T> {
             // SAFETY: the thread's reference, by the type invariant; the thread has ended.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(&this)) });
         }
-        // The module may be unloaded from here on. That waits for the queue, and so for the code
-        // that follows.
+        // The module may be unloaded from here on. Unloading waits for the queue, and so for the
+        // code that follows.
         drop(in_use);
     }
 }
 
-/// The function that the thread calls over and over, each time marked as about to sleep.
+/// The function that the thread calls over and over. Each time it is marked as about to sleep.
 ///
 /// # Safety
 ///
@@ -449,12 +450,12 @@ unsafe extern "C" fn call<T: Serves>(this: *mut c_void) -> bool {
             None => None,
         }
     };
-    // SAFETY: says of the running thread what is true.
+    // SAFETY: marks the running thread as running, which it is.
     unsafe { h::set_task_running() };
     match target {
         Some(target) => T::serve(target.as_arc_borrow()),
         // The thread is about to be stopped, and comes back here when it goes on. Reaping it now
-        // would wait.
+        // would have to wait for that.
         None if current!().signal_pending() => {}
         None => {
             this.ask_for_reaping();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Clocks, timers of reference-counted objects, and how often something may be done that others can
-//! cause.
+//! Clocks, timers of reference-counted objects, and limits for how often something is done that
+//! others can cause.
 //!
-//! A [`Timer`] (milliseconds) or [`hrtimer::ShortTimer`] (microseconds) is a part of its
-//! object. While it runs it has a reference to the object, which the callback gets: so nobody has
-//! to keep a handle, and the object does not go away under the callback. Starting a timer of the
-//! kernel crate ([`kernel::time::hrtimer`]) returns a handle that waits for the callback when it is
-//! dropped, which cannot be done in softirq, where these are started; the kernel crate has no
-//! `timer_list`. [`now`] and [`wall`] read the monotonic clock and that of the day as plain nanoseconds.
+//! A [`Timer`] (milliseconds) or [`hrtimer::ShortTimer`] (microseconds) is a part of its object.
+//! While it runs it has a reference to the object, which the callback gets: so nobody has to keep a
+//! handle, and the object does not go away under the callback. Starting a timer of the kernel crate
+//! ([`kernel::time::hrtimer`]) returns a handle that waits for the callback when it is dropped.
+//! That is not possible in softirq, where the timers here are started. The kernel crate has no
+//! `timer_list`. [`now`] and [`wall`] read the monotonic clock and the clock of the day as plain
+//! nanoseconds.
 //!
 //! # Context
 //!
@@ -82,7 +83,7 @@ pub(crate) trait Expires: Sized + Send + Sync + 'static {
 ///
 /// While the timer is pending, and until its callback has taken it, `target` is from
 /// `Arc::into_raw` of a reference that the timer owns. The timer is a part of the object that
-/// `target` leads to, so that it never has two different values, and the object keeps the timer.
+/// `target` leads to: so `target` never has two different values, and the object keeps the timer.
 #[pin_data]
 #[repr(C)]
 pub(crate) struct Timer<T: Expires> {
@@ -119,7 +120,7 @@ impl<T: Expires> Timer<T> {
         })
     }
 
-    /// Returns the timer of `this` if it is a part of it.
+    /// Returns the timer of `this`, if the timer is a part of it.
     pub(crate) fn of(this: &Arc<T>) -> Option<&Self> {
         Some(this.timer()).filter(|timer| is_part(&**this, *timer))
     }
@@ -184,15 +185,15 @@ pub(crate) fn now_ms() -> u64 {
 pub(crate) fn wall() -> u64 {
     // SAFETY: no requirements.
     let nanoseconds = unsafe { b::ktime_get_with_offset(b::tk_offsets_TK_OFFS_REAL) };
-    // The administrator may set it to a time before.
+    // The administrator may set the clock to a time before 1970.
     u64::try_from(nanoseconds).unwrap_or(0)
 }
 
 /// A `struct ratelimit_state`: ten times in five seconds, the kernel's default.
 ///
-/// What was refused is counted, and told by who asks with [`RateLimit::take_missed`]: the kernel
-/// itself writes no line about it. What shares a limit can hide each other: who uses it up leaves
-/// nothing for the rest. Any context.
+/// What was refused is counted. Who calls [`RateLimit::take_missed`] has to tell of it: the kernel
+/// itself writes no line about it. Those who share a limit can hide each other: who uses it up
+/// leaves nothing for the others. Any context.
 ///
 /// # Examples
 ///

@@ -23,7 +23,8 @@ const UNBOUND: u32 = b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM;
 
 /// A workqueue that is destroyed when it is dropped, after all work on it is done.
 ///
-/// It does not show its [`Queue`]: destroying that does not wait for the timers of delayed work.
+/// It gives no access to its [`Queue`], as destroying the queue does not wait for the timers of
+/// delayed work.
 ///
 /// # Invariants
 ///
@@ -131,6 +132,6 @@ impl OwnedQueue {
 }
 
 fn is_online(cpu: CpuId) -> bool {
-    // SAFETY: the number is that of a processor that there may be.
+    // SAFETY: the number is that of a possible processor.
     unsafe { h::cpu_online(cpu.as_u32()) }
 }

@@ -35,14 +35,14 @@ static noinline void rsiw_store_few(u8 *to, u64 word, size_t len)
 
 /*
  * Copies octets, which may overlap, to memory whose owner may wait for the last one by looking at
- * it. The word that this is in, eight octets at a multiple of eight, changes only after all octets
- * in front of the word, and its octets change in order of address, by stores that the processor
- * does not cut. What one call copies is followed by what the next one does.
+ * it. The word that has the last octet (eight octets at a multiple of eight) changes only after all
+ * octets in front of the word. Its octets change in order of address, by stores that the processor
+ * does not cut. What one call copies comes before what the next call copies.
  *
  * memcpy() and memmove() do not promise that. They copy in the order that suits the processor, also
  * from the end, and store the last octets by what may be two halves at the end of a cache line; the
  * string instructions of x86 store in any order. So all but that word is left to memmove(), and the
- * word is stored by releases, which are seen behind the rest. On x86, which keeps the order of all
+ * word is stored by releases, which are seen after the rest. On x86, which keeps the order of all
  * other stores, a release takes no instruction; elsewhere it is the barrier.
  */
 void rsiw_helper_place(u8 *to, const u8 *from, size_t len)

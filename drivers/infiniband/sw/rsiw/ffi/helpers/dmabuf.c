@@ -13,7 +13,7 @@ MODULE_IMPORT_NS("DMA_BUF");
 /*
  * Maps the buffer behind @fd, which must have @end bytes or more, for the kernel, on behalf of
  * @dev, and sets @vaddr to its first byte. Returns what to unmap it by, or an error pointer. Many
- * exporters keep a buffer where it is only while somebody is attached to it; those that move
+ * exporters keep a buffer where it is only while somebody is attached to it; exporters that move
  * buffers even then are left out.
  */
 void *rsiw_helper_dma_buf_map(struct ib_device *dev, int fd, u64 end,
@@ -78,7 +78,8 @@ void rsiw_helper_dma_buf_unmap(void *mapped, void *vaddr)
 
 /*
  * Lists the kernel's own addresses of @count pages of mapped memory from @vaddr on. Returns how
- * many were written: less if some of it has no pages that the kernel can reach by these.
+ * many were written: fewer if some of the memory has no pages that the kernel can reach by such
+ * addresses.
  */
 size_t rsiw_helper_kernel_pages(void *vaddr, void **pages, size_t count)
 {

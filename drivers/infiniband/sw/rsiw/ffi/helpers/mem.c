@@ -51,7 +51,7 @@ void rsiw_helper_memcg_put(struct mem_cgroup *memcg)
 	mem_cgroup_put(memcg);
 }
 
-/* Has @memcg pay for what this thread allocates. Returns who paid before. */
+/* Makes @memcg pay for what this thread allocates. Returns who paid before. */
 struct mem_cgroup *rsiw_helper_memcg_pays(struct mem_cgroup *memcg)
 {
 	return set_active_memcg(memcg);
@@ -207,7 +207,7 @@ void rsiw_helper_xa_init_alloc_irq_account(struct xarray *xa)
 	xa_init_flags(xa, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 }
 
-/* Puts @entry at @index and, if it got there, in @place, unless that is NULL. */
+/* Puts @entry at @index. If that succeeds, also puts it in @place, unless @place is NULL. */
 int rsiw_helper_xa_insert_irq(struct xarray *xa, unsigned long index,
 			      void *entry, void **place, gfp_t gfp)
 {
@@ -232,7 +232,7 @@ int rsiw_helper_xa_alloc_cyclic_irq(struct xarray *xa, u32 *id, void *entry,
 				   gfp);
 }
 
-/* Empties @index and, if it has the same entry, @place, unless that is NULL. */
+/* Empties @index, and @place, if there is one and it has the same entry. */
 void *rsiw_helper_xa_erase_irqsave(struct xarray *xa, unsigned long index,
 				   void **place)
 {

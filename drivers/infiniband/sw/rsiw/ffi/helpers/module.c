@@ -4,8 +4,8 @@
 #include <linux/module.h>
 
 /*
- * Modules are the kobjects of the set that this one is in. When this one is built in, it comes
- * before all of them.
+ * Loaded modules are the kobjects of the set that this module is in. If this module is built in, it
+ * starts before all of them.
  */
 bool rsiw_helper_module_is_loaded(const char *name)
 {

@@ -31,8 +31,9 @@ static struct lock_class_key rsiw_slock_key[2];
 #endif
 
 /*
- * A consumer may hold locks under which it also uses TCP sockets of its own; ours are another class
- * to lockdep. Not those that were accepted: TCP makes them, and may have their lock already.
+ * A consumer may hold locks under which it also uses TCP sockets of its own, so ours are another
+ * class to lockdep. This is not for accepted sockets: TCP makes them, and may have their lock
+ * already.
  */
 void rsiw_helper_sock_reclassify(struct sock *sk)
 {
@@ -54,8 +55,8 @@ void rsiw_helper_sock_reclassify(struct sock *sk)
 
 /*
  * Consumers are block devices and file systems too: memory for sending must not be reclaimed
- * through them. Nor does what is sent go through the page fragment of the task: who posts may be
- * in a page fault that was taken while it sent on a socket of its own. Sockets that are accepted
+ * through them. Nor does what is sent go through the page fragment of the task: a thread that posts
+ * may be in a page fault that came while it sent on a socket of its own. Sockets that are accepted
  * inherit both.
  */
 void rsiw_helper_sock_prepare(struct sock *sk)
@@ -67,7 +68,7 @@ void rsiw_helper_sock_prepare(struct sock *sk)
 	sock_set_keepalive(sk);
 }
 
-/* TCP charges @memcg for the buffers of @sk, which has none yet, nor anybody who is charged. */
+/* Makes TCP charge @memcg for the buffers of @sk, a new socket, if nobody is charged yet. */
 static void sock_charge_to(struct sock *sk, struct mem_cgroup *memcg)
 {
 #ifdef CONFIG_MEMCG
@@ -80,7 +81,8 @@ static void sock_charge_to(struct sock *sk, struct mem_cgroup *memcg)
 
 /*
  * As kernel_accept() without waiting, but @memcg is charged for the socket's buffers, also for what
- * has arrived already. TCP takes the group of who accepts, and in a work item that is none.
+ * has arrived already. TCP would charge the group of the thread that accepts, and a work item has
+ * none.
  */
 int rsiw_helper_accept_for(struct socket *sock, struct mem_cgroup *memcg, struct socket **to)
 {
@@ -169,9 +171,9 @@ bool rsiw_helper_tcp_has_fin(const struct sock *sk)
 }
 
 /*
- * Octets of space with which a sender goes on, even if TCP does not call the socket writeable yet,
- * for which a third of the send buffer has to be free. Where the buffer limits what is under way,
- * as on a long way, it is to be full. This is what TCP is given in one call.
+ * With so many octets of space a sender goes on, even if TCP does not call the socket writeable
+ * yet: for that a third of the send buffer has to be free. If the buffer limits what is under way,
+ * as on a long way, it should be kept full. This is what TCP is given in one call.
  */
 #define ENOUGH_SPACE	(128 * 1024)
 
@@ -356,9 +358,9 @@ static int send_unless_ended(struct sock *sk, struct msghdr *msg, size_t len)
 
 /*
  * Sends @len octets of a bvec list, once and without blocking. TCP takes references to the pages,
- * to which nobody may write as long as it has them. -ENOBUFS: TCP has no memory, and nothing on its
- * way whose acknowledgement would be reported as space. It reports space at once in that case, which
- * means nothing.
+ * to which nobody may write as long as TCP has them. -ENOBUFS: TCP has no memory, and nothing on
+ * its way whose acknowledgement would be reported as space. TCP reports space at once in that case,
+ * which means nothing.
  */
 static int send_bvec(struct sock *sk, const struct bio_vec *bvec,
 		     unsigned int nr, size_t len, int flags, bool cut)
@@ -400,7 +402,7 @@ int rsiw_helper_tcp_send_bvec_held(struct sock *sk, const struct bio_vec *bvec,
 	gfp_t gfp = sk->sk_allocation;
 	int ret;
 
-	/* If that fails, the caller leaves it to somebody who may wait. */
+	/* Without memory this fails, and the caller leaves it to somebody who may wait. */
 	sk->sk_allocation = GFP_NOWAIT | __GFP_NOWARN;
 	ret = send_bvec(sk, bvec, nr, len, flags, cut);
 	sk->sk_allocation = gfp;
@@ -590,9 +592,9 @@ bool rsiw_helper_tcp_may_get(const struct sock *sk, const struct sk_buff *skb, u
 }
 
 /*
- * Has TCP call back only once @len octets can be read, as SO_RCVLOWAT does. Until then it acknowledges
- * segments at once instead of waiting for a reader. It calls back earlier on a FIN, or if memory or the
- * window runs short. @sk is locked.
+ * Makes TCP call back only once @len octets can be read, as SO_RCVLOWAT does. Until then it
+ * acknowledges segments at once instead of waiting for a reader. It calls back earlier on a FIN, or
+ * if memory or the window runs short. @sk is locked.
  */
 void rsiw_helper_tcp_expect(struct sock *sk, int len)
 {
@@ -600,7 +602,8 @@ void rsiw_helper_tcp_expect(struct sock *sk, int len)
 }
 
 /*
- * Has TCP acknowledge what is read next at once, instead of together with an answer. @sk is locked.
+ * Makes TCP acknowledge what is read next at once, instead of together with an answer. @sk is
+ * locked.
  */
 void rsiw_helper_tcp_acknowledge(struct sock *sk)
 {
@@ -608,9 +611,9 @@ void rsiw_helper_tcp_acknowledge(struct sock *sk)
 }
 
 /*
- * Returns @len octets of zeroed pages, or one page where more are not easily had, and sets @len; or
- * NULL. Who pays at the moment is charged. The consumer may be a block device or a file system: no
- * waiting for those.
+ * Returns @len octets of zeroed pages, or one page if more are not easily had, and sets @len; or
+ * NULL. The group that pays at the moment is charged. This does not wait for block devices and file
+ * systems, as one of them may be the consumer.
  */
 void *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 {
@@ -641,7 +644,7 @@ bool rsiw_helper_tx_pages_are_sole(void *pages)
 {
 	if (page_ref_count(virt_to_page(pages)) != 1)
 		return false;
-	/* Whoever had the other references has read before what it wanted. */
+	/* Those who had the other references have read what they wanted before. */
 	smp_acquire__after_ctrl_dep();
 	return true;
 }

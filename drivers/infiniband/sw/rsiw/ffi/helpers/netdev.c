@@ -35,7 +35,7 @@ int rsiw_helper_netdev_vrf(struct net_device *dev)
 	return l3mdev_master_ifindex(dev);
 }
 
-/* Returns the number of the namespace of @dev, which no other one has or will have. */
+/* Returns the number of the namespace of @dev. No other namespace has or will have it. */
 u64 rsiw_helper_netdev_namespace(const struct net_device *dev)
 {
 	u64 cookie;
@@ -139,8 +139,8 @@ bool rsiw_helper_netdev_port_is_reserved(const struct net_device *dev, u16 port)
 
 /*
  * Copies the addresses of @dev, up to @max, to @to, IPv4 ones in IPv6 form. Returns how many there
- * are. Leaves out IPv6 addresses that others may turn out to have, and tells by @is_pending whether
- * that is still being found out.
+ * are. Leaves out IPv6 addresses that another host has or may have. @is_pending tells whether the
+ * kernel is still finding that out for one of them.
  */
 unsigned int rsiw_helper_netdev_copy_ips(struct net_device *dev, struct in6_addr *to,
 					 unsigned int max, bool *is_pending)

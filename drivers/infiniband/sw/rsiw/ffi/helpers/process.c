@@ -56,9 +56,9 @@ void rsiw_helper_put_pid(struct pid *pid)
 
 /*
  * Returns whether the caller of a function that promises not to sleep may do so all the same.
- * Without CONFIG_PREEMPT_COUNT preemptible() is 0. With CONFIG_PREEMPT_RCU readers are preemptible;
- * so are, with CONFIG_PREEMPT_RT, holders of spinlocks, which are readers as well, and those who
- * disable bottom halves.
+ * Without CONFIG_PREEMPT_COUNT, preemptible() is 0. With CONFIG_PREEMPT_RCU, readers are
+ * preemptible. With CONFIG_PREEMPT_RT, so are holders of spinlocks, who are readers as well, and
+ * those who disable bottom halves.
  *
  * A thread in another state than TASK_RUNNING is about to wait, and would lose that state. One that
  * reclaims memory must not wait for locks of others that allocate.

@@ -30,8 +30,8 @@ bool rsiw_helper_ib_device_try_get(struct ib_device *dev)
 }
 
 /*
- * The consumer's identifier, while one of its calls listens, connects or accepts: the only user of
- * iw_cm is the RDMA CM, whose own identifiers begin with it.
+ * Returns the consumer's identifier, during its call to listen, connect or accept. The only user of
+ * iw_cm is the RDMA CM, whose own identifiers begin with the consumer's.
  */
 static const struct rdma_cm_id *consumer_of(const struct iw_cm_id *id)
 {
@@ -46,8 +46,8 @@ bool rsiw_helper_iw_cm_id_sees_netdev(const struct iw_cm_id *id,
 }
 
 /*
- * Returns the queue pair that the consumer of @id made for this connection. Those of processes have
- * none: their queue pairs are known to uverbs only.
+ * Returns the queue pair that the consumer of @id made for this connection. Identifiers of
+ * processes have none: their queue pairs are known to uverbs only.
  */
 struct ib_qp *rsiw_helper_iw_cm_id_qp(const struct iw_cm_id *id)
 {
@@ -80,8 +80,8 @@ int rsiw_helper_rdma_cm_owner(const struct sock *sk, const struct __kernel_socka
 }
 
 /*
- * Returns whether a device over @dev suits the RDMA CM for what comes to the interface @ifindex: it
- * does not tell VLANs from what they lie over (cma_validate_port()).
+ * Returns whether a device over @dev suits the RDMA CM for what comes to the interface @ifindex:
+ * the RDMA CM does not tell a VLAN from the interface below it (cma_validate_port()).
  */
 bool rsiw_helper_rdma_cm_suits(struct net_device *dev, int ifindex)
 {

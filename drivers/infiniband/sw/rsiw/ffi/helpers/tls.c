@@ -16,9 +16,10 @@
 #include <net/tls_prot.h>
 
 /*
- * Gives a socket a file, with which a daemon in user space gets it for the handshake. The socket is
- * gone if this fails. The name of the file is the address of the peer: names of others would have to
- * be kept as long as the daemon may ask for them, and without one it asks the DNS who that is.
+ * Gives a socket a file, by which a daemon in user space gets it for the handshake. The socket is
+ * gone if this fails. The name of the file is the address of the peer: another name would have to
+ * be kept as long as the daemon may ask for it, and without a name the daemon asks the DNS who the
+ * peer is.
  */
 int rsiw_helper_sock_add_file(struct socket *sock, const struct sockaddr_storage *peer)
 {
@@ -59,7 +60,7 @@ int rsiw_helper_tls_hello(struct socket *sock, bool is_server, bool has_psk, int
 			   tls_client_hello_x509(&args, GFP_KERNEL);
 }
 
-/* Returns whether a handshake was under way, whose end nobody will be told of. */
+/* Cancels a handshake. Returns whether one was under way: nobody will be told of its end. */
 bool rsiw_helper_tls_cancel(struct socket *sock)
 {
 	return tls_handshake_cancel(sock->sk);
@@ -103,7 +104,7 @@ int rsiw_helper_tls_recv_control(struct socket *sock, u8 *to)
 }
 #endif
 
-/* Waits until every task that is preempted now, in a function which does not sleep, has left it. */
+/* Waits until every task that is preempted now has left the function, if that does not sleep. */
 void rsiw_helper_tasks_wait(void)
 {
 	synchronize_rcu_tasks();
@@ -122,8 +123,8 @@ bool rsiw_helper_sock_has_tls(const struct sock *sk)
 }
 
 /*
- * Returns how many octets of TCP's stream the key of a direction has encrypted, of that direction
- * which has more; 0 if the cipher has no limit. TCP counts what the peer has acknowledged.
+ * Returns how many octets of TCP's stream one key has encrypted, in the direction that has more of
+ * them; 0 if the cipher has no limit. Of what was sent, TCP counts what the peer has acknowledged.
  */
 u64 rsiw_helper_tls_aes_octets(const struct sock *sk)
 {
@@ -154,8 +155,8 @@ static void tls_make_space(struct sock *sk)
 }
 
 /*
- * Has TLS tell the peer that nothing follows (close_notify). Returns false if there is no memory for
- * that; then it is to be called again. See rsiw_helper_tls_is_through() for what comes next.
+ * Makes TLS tell the peer that nothing follows (close_notify). Returns false if there is no memory
+ * for that; then call this again. See rsiw_helper_tls_is_through() for what comes next.
  */
 bool rsiw_helper_tls_close(struct socket *sock)
 {
@@ -208,10 +209,10 @@ bool rsiw_helper_tls_close(struct socket *sock)
 }
 
 /*
- * Returns whether TCP has all that TLS was given. TLS reports success also where TCP has refused a
- * record for want of memory, and cannot give it anything behind a FIN. With nothing on its way, TCP
- * does not say when it has memory again: so TLS tries once more, in the background, whenever this
- * is called.
+ * Returns whether TCP has all that TLS was given. TLS reports success even if TCP has refused a
+ * record for want of memory, and TLS cannot give it to TCP behind a FIN. With nothing on its way,
+ * TCP does not say when it has memory again: so TLS tries once more, in the background, whenever
+ * this is called.
  */
 bool rsiw_helper_tls_is_through(struct sock *sk)
 {
@@ -242,9 +243,9 @@ int rsiw_helper_tls_read_sock(struct sock *sk, read_descriptor_t *desc, sk_read_
 }
 
 /*
- * Has TLS make records of what @msg has, without blocking. TLS may have no memory when TCP has
- * nothing on its way whose acknowledgement would be reported as space; and a thread with a signal
- * does not wait for who else is sending. -ENOBUFS: try again later.
+ * Makes TLS send records of what @msg has, without blocking. -ENOBUFS: try again later. TLS may
+ * have no memory while TCP has nothing on its way whose acknowledgement would be reported as space;
+ * and a thread with a signal does not wait for another sender.
  */
 static int tls_send_msg(struct socket *sock, struct msghdr *msg)
 {

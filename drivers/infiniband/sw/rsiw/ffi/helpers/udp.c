@@ -15,7 +15,7 @@ static int set_option(struct socket *sock, int level, int name, int value)
 						sizeof(value));
 }
 
-/* Has an IPv6 socket send datagrams whole, and take those of adapters, which send no checksum. */
+/* Makes an IPv6 socket send datagrams whole, and take those of adapters, which have no checksum. */
 static int prepare_ipv6(struct socket *sock)
 {
 	int ret = ip6_sock_set_v6only(sock->sk);
@@ -35,10 +35,10 @@ int rsiw_helper_udp_prepare(struct socket *sock, int octets)
 	struct sock *sk = sock->sk;
 
 	sk->sk_use_task_frag = false;
-	/* It doubles the number, for what buffers take beside their octets. */
+	/* The kernel doubles the number, for what buffers take beside their octets. */
 	sock_set_rcvbuf(sk, octets / 2);
 	sock_set_sndtimeo(sk, 1);
-	/* Nobody polls the interface for it in softirq; kernels that cannot poll do not know this. */
+	/* Nobody polls the interface for it; kernels that cannot poll do not know the option. */
 	set_option(sock, SOL_SOCKET, SO_BUSY_POLL, 0);
 	if (sk->sk_family == AF_INET6)
 		return prepare_ipv6(sock);
@@ -78,8 +78,8 @@ int rsiw_helper_udp_send(struct socket *sock, struct sockaddr_storage *to, int t
 }
 
 /*
- * Takes the next datagram, linear and with the right checksum. Returns -EAGAIN if there is none, and
- * -EBADMSG if one was dropped.
+ * Takes the next datagram, linear and with the right checksum. Returns -EAGAIN if there is none,
+ * and -EBADMSG if one was dropped.
  */
 int rsiw_helper_udp_receive(struct sock *sk, struct sk_buff **to)
 {

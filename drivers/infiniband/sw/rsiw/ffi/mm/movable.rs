@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A word of shared memory that can be replaced by another one while it is read. A completion queue
-//! has one, in which its process says what it waits for; the word is replaced with the queue's
-//! ring.
+//! has one, in which its process says what it waits for; the word is replaced together with the
+//! queue's ring.
 //!
 //! Context: any; dropping what was replaced sleeps.
 

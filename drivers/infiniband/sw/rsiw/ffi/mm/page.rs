@@ -8,8 +8,8 @@
 //! (`tools/lint/gates.py`).
 //!
 //! Consumers in the kernel name memory by its address ([`KernelPieces`]). The device has no DMA, so
-//! what `ib_dma_map_*` yields is the kernel address itself: of the direct map, where a stretch is
-//! one piece, or of `vmalloc`, where each page is a piece of its own.
+//! what `ib_dma_map_*` yields is the kernel address itself. It is in the direct map, where a
+//! stretch is one piece, or in memory of `vmalloc`, where each page is a piece of its own.
 //!
 //! Context: any.
 
@@ -69,7 +69,7 @@ impl<'a> PageSlice<'a> {
         }
     }
 
-    /// Wraps the `len` bytes from byte `offset` of `page` on; `None` if that has no address.
+    /// Wraps the `len` bytes from byte `offset` of `page` on; `None` if the page has no address.
     ///
     /// # Safety
     ///
@@ -179,7 +179,8 @@ pub(crate) struct Word<'a>(PageSlice<'a>);
 const MAX_TRIES: u32 = 4096;
 
 impl<'a> Word<'a> {
-    /// Makes a word of `slice`, unless that is not aligned, not eight bytes or read-only.
+    /// Makes a word of `slice`; `None` if the slice is not aligned, not eight bytes long, or
+    /// read-only.
     pub(crate) fn new(slice: PageSlice<'a>) -> Option<Self> {
         let ptr = slice.as_mut_ptr().ok()?.cast::<u64>();
         // CAST: 32 bits fit.
@@ -242,7 +243,7 @@ pub(in crate::ffi) unsafe fn fetch(to: &mut [u8], from: *const u8) {
 ///
 /// # Invariants
 ///
-/// What of the `left` bytes from `addr` on is kernel memory stays allocated during `'a`.
+/// Those of the `left` bytes from `addr` on that are kernel memory stay allocated during `'a`.
 pub(in crate::ffi) struct KernelPieces<'a> {
     addr: u64,
     left: Saturating<u32>,
@@ -293,9 +294,8 @@ impl<'a> Iterator for KernelPieces<'a> {
         self.addr = self.addr.checked_add(len.into())?;
         self.left -= len;
         // SAFETY: the piece starts in `page`, and ends there or lies in the direct map, where
-        // descriptors are adjacent. By the invariant it stays allocated. A consumer may have what
-        // it names written to.
-        // CAST: less than a page's size.
+        // descriptors are adjacent. By the invariant it stays allocated. A consumer may let the
+        // memory that it names be written. CAST: less than a page's size.
         unsafe { PageSlice::from_raw(page, offset as u32, len, true) }
     }
 }

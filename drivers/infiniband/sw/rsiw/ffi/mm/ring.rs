@@ -47,7 +47,7 @@ const WORD: usize = size_of::<u64>();
 const LEAST: usize = 32;
 
 /// Where the flags of all entries are, in octets from the beginning of the entry. In entries that
-/// the kernel publishes, user space writes nothing else in their word.
+/// the kernel publishes, user space writes nothing else in the word that has them.
 pub(crate) const FLAGS: usize = 8;
 const FLAGS_WORD: usize = FLAGS / WORD;
 
@@ -157,8 +157,8 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Copies the front out, up to the end of an `F`, in one pass. Do not use the flags in the copy:
-    /// see [`Entry::flags`].
+    /// Copies the front out, up to the end of an `F`, in one pass. Do not use the flags in the
+    /// copy: see [`Entry::flags`].
     #[inline]
     pub(crate) fn front<F: FromBytes>(self) -> F {
         const { assert!(size_of::<F>() % WORD == 0 && align_of::<F>() == WORD) };
@@ -238,8 +238,8 @@ impl Entry<'_> {
         unsafe { atomic_store(self.flags_ptr().cast::<i8>(), flags as i8, Release) };
     }
 
-    /// Copies the entry `from`, which is as long, to here, in one pass, the word with the flags
-    /// last: whoever sees them sees the rest.
+    /// Copies the entry `from`, which has the same length, to here, in one pass. The word with the
+    /// flags comes last: whoever sees them sees the rest.
     pub(crate) fn carry_over(self, from: Entry<'_>) {
         let (src, dst) = (from.ptr, self.ptr);
         // Whatever is passed, nothing outside of the two is accessed.
@@ -256,8 +256,8 @@ impl Entry<'_> {
         unsafe { atomic_store(dst.add(FLAGS_WORD), word, Release) };
     }
 
-    /// Writes a front and what the entry has behind it, as far as there is room, the word with the
-    /// flags last: whoever sees them sees the rest.
+    /// Writes a front and what the entry has behind it, as far as there is room. The word with the
+    /// flags comes last: whoever sees them sees the rest.
     #[inline]
     pub(crate) fn publish<F: IntoBytes>(self, front: &F, behind: &[u64]) {
         const { assert!(size_of::<F>() == LEAST && align_of::<F>() == WORD) };
@@ -325,7 +325,7 @@ impl SharedWord {
 /// # Invariants
 ///
 /// `ptr` came from `__vmalloc` and has `size` bytes, a multiple of the page size. Processes may
-/// read and write them at any time, also after they were freed. `owner` frees them.
+/// read and write them at any time, also after they were freed. `owner` is what to free them by.
 pub(crate) struct SharedMemory {
     owner: NonNull<c_void>,
     ptr: NonNull<u8>,
@@ -370,12 +370,12 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: by the invariant it frees the memory, which nobody in the kernel uses any more.
+        // SAFETY: by the invariant this frees the memory, which nobody in the kernel uses any more.
         unsafe { h::shared_free(self.owner.as_ptr()) };
     }
 }
 
-/// The number of one of these things.
+/// The number of an entry: see the top of this file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position(u32);
 

@@ -34,8 +34,8 @@ use kernel::sync::{
     SpinLock, //
 };
 
-/// Octets to be sent, in order, each copied once: what TCP sends, and may have to send again, is
-/// what a checksum over [`TxBatch::since`] was made of, whoever changes the sources meanwhile.
+/// Octets to be sent, in order. Each is copied once: so what TCP sends, and may have to send again,
+/// is what a checksum over [`TxBatch::since`] was made of, even if the sources change meanwhile.
 ///
 /// The octets lie in chunks of which TCP takes references instead of copies. Octets that left the
 /// batch are not written again as long as TCP may read them.
@@ -59,7 +59,7 @@ pub(crate) struct TxBatch {
 // SAFETY: the pages that the list for C names may be used from any thread.
 unsafe impl Send for TxBatch {}
 
-/// A place in a batch, valid until something behind it has left: the sequence number of its octet.
+/// A place in a batch, valid until octets behind it have left: the sequence number of its octet.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark(Wrapping<u64>);
 
@@ -92,7 +92,7 @@ impl TxBatch {
         Ok(self.limit.try_sub(self.end)?)
     }
 
-    /// Goes on with chunk `i` from octet `at` on.
+    /// Goes on to fill chunk `i`, from octet `at` on.
     fn fill(&mut self, i: usize, at: u32) {
         self.last = i;
         self.end = at;
@@ -140,8 +140,8 @@ impl TxBatch {
         Mark(self.gone + Wrapping(self.remaining.into_safe_cast()))
     }
 
-    /// Returns the chunk, and the octet in it, where `mark` is. Returns `EINVAL` if that is neither
-    /// a part of what is left to send nor its end.
+    /// Returns the chunk, and the octet in it, where `mark` is, or `EINVAL` if the mark is neither
+    /// within what is left to send nor at its end.
     fn locate(&self, mark: Mark) -> Result<(usize, u32)> {
         let mut left = Saturating((mark.0 - self.gone).0);
         if left.0 > self.remaining.into_safe_cast() {
@@ -193,8 +193,8 @@ impl TxBatch {
         }
     }
 
-    /// Returns room in one piece for the next `len` octets, or up to `count` times as many, if
-    /// there is. [`TxBatch::commit`] adds what was written there.
+    /// Returns room in one piece for the next `len` octets, or for up to `count` times as many, if
+    /// there is such room. [`TxBatch::commit`] adds what was written there.
     #[inline(always)]
     pub(crate) fn piece(&mut self, len: u32, count: u32) -> Option<&mut [u8]> {
         let room = self.limit.checked_sub(self.end)?;
@@ -219,7 +219,8 @@ impl TxBatch {
         Ok(())
     }
 
-    /// Has `write` write up to `len` octets at an offset of a chunk. Returns how many those are.
+    /// Calls `write` to write as many of `len` octets as fit, at an offset of a chunk. Returns how
+    /// many fit.
     #[inline]
     fn put(&mut self, len: u32, write: impl FnOnce(&mut Chunk, u32, u32) -> Result) -> Result<u32> {
         if self.room()? == 0 {
@@ -250,7 +251,7 @@ impl TxBatch {
         Ok(())
     }
 
-    /// As [`TxBatch::push_bytes`], if they need not fit into one chunk.
+    /// As [`TxBatch::push_bytes`], for octets that may need more than one chunk.
     fn push_apart(&mut self, mut bytes: &[u8]) -> Result {
         while !bytes.is_empty() {
             let n = self.put(u32::try_from(bytes.len())?, |chunk, at, n| {
@@ -306,7 +307,7 @@ impl TxBatch {
                 continue;
             }
             let chunk = self.chunks.get(i).filter(|chunk| end <= chunk.len());
-            // The list has as much room as that of the chunks.
+            // The list has room for as many entries as there are chunks.
             let bvec = self.bvecs.get_mut(n).ok_or(Broken)?;
             bvec.bv_page = chunk.ok_or(Broken)?.page();
             bvec.bv_len = len;
@@ -364,18 +365,18 @@ impl Drop for TxBatch {
     }
 }
 
-/// How many chunks a pool keeps: what TCP connections at full speed have under way.
+/// How many chunks a pool keeps: as many as TCP connections at full speed have under way.
 const MAX_POOLED: usize = 128;
 
 /// Length of most chunks, in octets.
 const LONG_LEN: u32 = 32 * 1024;
-/// Length of a connection's first chunk, and of others where long ones are not easily had: a page.
+/// Length of a connection's first chunk, and of others if long ones are not easily had: a page.
 ///
 /// CAST: no page has more octets than `u32` counts.
 pub(crate) const SHORT_LEN: u32 = PAGE_SIZE as u32;
 
-/// How often a page is filled that was taken for want of a long chunk. That saves most of the
-/// clearing, and when memory is less fragmented the pool soon has long chunks again.
+/// How often a page is filled that was taken for want of a long chunk. Filling it again saves most
+/// of the clearing, and when memory is less fragmented the pool soon has long chunks again.
 const SHORT_FILLS: u32 = 16;
 
 /// A run of pages.
@@ -397,8 +398,8 @@ unsafe impl Send for Chunk {}
 
 impl Chunk {
     /// Allocates a chunk of `len` octets, a power of two, or of a page if so many are not easily
-    /// had. With `may_wait` it may sleep, but does not wait for block devices and file systems:
-    /// they may be who sends.
+    /// had. With `may_wait` this may sleep, but does not wait for block devices and file systems,
+    /// as one of these may be the sender.
     pub(crate) fn new(mut len: u32, may_wait: bool) -> Result<Self> {
         // SAFETY: `len` is writable.
         let base = NonNull::new(unsafe { h::tx_pages_alloc(&mut len, may_wait) }).ok_or(ENOMEM)?;
@@ -426,13 +427,13 @@ impl Chunk {
         self.len
     }
 
-    /// Returns the head of the run, for one who takes a reference of its own.
+    /// Returns the head of the run, for somebody who takes a reference.
     pub(super) fn page(&self) -> *mut b::page {
         // SAFETY: the pages are live by the type invariants.
         unsafe { h::tx_pages_head(self.base.as_ptr().cast()) }
     }
 
-    /// Counts a filling. Returns whether there may be another one.
+    /// Counts a filling. Returns whether the chunk may be filled again.
     fn was_filled(&mut self) -> bool {
         self.fills -= 1;
         self.fills.0 > 0
@@ -463,7 +464,8 @@ impl Chunk {
         let len = to.try_sub(from)?;
         let ptr = self.range(from, len)?;
         // SAFETY: the run is initialised, and this value is borrowed mutably. Others with a
-        // reference only read what was sent, which these octets were not, or not any more.
+        // reference only read what was sent, and they are done with these octets, if these were
+        // sent at all.
         Ok(unsafe { core::slice::from_raw_parts_mut(ptr, len.into_safe_cast()) })
     }
 
@@ -493,7 +495,7 @@ impl Drop for Chunk {
 ///
 /// # Invariants
 ///
-/// The `len` slots from `oldest` on have chunks, and no others.
+/// The `len` slots from `oldest` on have chunks; the other slots have none.
 pub(super) struct ChunkRing {
     slots: KVec<Option<Chunk>>,
     oldest: usize,
@@ -566,8 +568,8 @@ impl ChunkRing {
 }
 
 /// Chunks that were sent, oldest first. Once TCP has let go of them they are filled again, which
-/// saves the allocator the work of clearing them. Whoever paid for a chunk pays until it goes back to
-/// the allocator, although others may fill it meanwhile.
+/// saves the allocator the work of clearing them. Whoever paid for a chunk pays until it goes back
+/// to the allocator, although others may fill it meanwhile.
 #[pin_data]
 pub(crate) struct ChunkPool {
     #[pin]

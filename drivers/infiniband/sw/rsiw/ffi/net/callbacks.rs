@@ -3,16 +3,17 @@
 //! Callbacks of sockets, as calls of a handler's methods.
 //!
 //! The *hooks* of a socket are what TCP calls when something happens to it (`sk_data_ready` and
-//! others). A socket keeps those that it was created with, for when those of a handler go.
+//! others). The hooks that a socket had before are kept, and put back when those of a handler go.
 //!
 //! A socket points to its handler while a guard exists. Callbacks read the pointer, and use the
 //! handler, with the socket's `sk_callback_lock` taken for reading. A guard's `drop` takes it for
 //! writing, and so waits for those in progress.
 //!
 //! Handlers of different types follow one another on a connection's socket. TCP fetches and calls a
-//! callback with the socket's lock held, so callbacks are exchanged under that lock as well: none
-//! is called that belongs to another type than the handler it finds. For a listener TCP does that
-//! without the lock. So a [`ListenSocket`] has one handler only, and no other socket listens.
+//! callback with the socket's lock held, so callbacks are exchanged under that lock as well: no
+//! callback is called that is for another type than that of the handler it finds. For a listener
+//! TCP does this without the lock. So a [`ListenSocket`] has one handler only, and no other socket
+//! listens.
 //!
 //! Context: process, and no call waits for a peer. Callbacks run with bottom halves off: in
 //! softirq, or in process context from the backlog.
@@ -57,7 +58,7 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
     fn records_ready(this: ArcBorrow<'_, Self>);
 
     /// Called when there is space again after a send that did not take everything, or the peer has
-    /// acknowledged something that [`TcpSocket::may_finish`] missed.
+    /// acknowledged something that [`TcpSocket::may_finish`] has waited for.
     fn write_space(this: ArcBorrow<'_, Self>);
 
     /// Called when the state has changed. The same event may come more than once.
@@ -72,7 +73,7 @@ pub(crate) trait StreamHandler: Send + Sync + 'static {
 /// `sk_user_data` of the socket is a pointer from `Arc::into_raw` of an `Arc<H>`, owned by this
 /// value, and the socket's callbacks are those for `H`.
 pub(super) struct Guard<H: 'static> {
-    /// Ends after the hooks were given back.
+    /// Dropped after the hooks were put back.
     claim: Claim,
     /// The hooks that the socket had before.
     originals: Hooks,
@@ -187,10 +188,10 @@ impl<H: StreamHandler> Callbacks<H> {
         error_report: Some(Self::state_change),
     };
 
-    /// Directs the events of a socket to `handler`, or fails with `EBUSY` if others have claimed the
-    /// socket's user data.
+    /// Directs the events of a socket to `handler`, or fails with `EBUSY` if others have claimed
+    /// the socket's user data.
     ///
-    /// Events of the time before are not told: look at the state and drain the socket once, with
+    /// Earlier events are not reported: look at the state and drain the socket once, with
     /// [`TcpSocket::with_lock`].
     pub(crate) fn install(claim: Claim, handler: Arc<H>) -> Result<Self> {
         Ok(Self(if claim.sock().is_secure() {
@@ -209,8 +210,8 @@ impl<H: StreamHandler> Callbacks<H> {
         let Some(locked) = NonNull::new(sk) else {
             return;
         };
-        // SAFETY: TCP calls this with the lock of the connected socket held, and not from within
-        // what is done with a `LockedSock`: with a process in there it puts data into the backlog.
+        // SAFETY: TCP calls this with the lock of the connected socket held, and not while a
+        // `LockedSock` is used: while a process has one, TCP puts data into the backlog.
         let mut locked = unsafe { LockedSock::new(locked, None) };
         // SAFETY: this function is installed for `H` only.
         unsafe { with_handler::<H>(sk, |handler| H::data_ready(handler, &mut locked)) };
@@ -246,8 +247,8 @@ impl<H: StreamHandler> Callbacks<H> {
     }
 }
 
-/// A handler of a socket that has TLS, whose own hooks it does not replace but follows: TLS sends
-/// in the background what TCP had no space for.
+/// A handler of a socket that has TLS. When there is space again, it first calls the hook of TLS:
+/// TLS sends in the background what TCP had no space for.
 struct OnTls<H> {
     handler: Arc<H>,
     sock: Arc<TcpSocket>,
@@ -301,7 +302,7 @@ impl<H: StreamHandler> OnTls<H> {
         };
         // SAFETY: this function is installed for `Self` only.
         unsafe { with_handler::<Self>(sk, call_below) };
-        // SAFETY: as this function is called.
+        // SAFETY: in the same way as this function is called.
         unsafe { Callbacks::<Self>::write_space(sk) };
     }
 }
@@ -354,7 +355,7 @@ impl Hooks {
         }
     }
 
-    /// Has a socket call these hooks.
+    /// Makes a socket call these hooks.
     ///
     /// # Safety
     ///
@@ -371,7 +372,7 @@ impl Hooks {
         unsafe { (*sk).sk_error_report = self.error_report };
     }
 
-    /// Has a socket call these hooks again, which it had before.
+    /// Makes a socket call these hooks again, which it had before.
     ///
     /// # Safety
     ///
@@ -429,18 +430,19 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
 pub(crate) struct ListenSocket<H: ListenHandler>(Guard<H>);
 
 impl<H: ListenHandler> ListenSocket<H> {
-    /// Has `sock`, which is bound, listen. Fails with `EBUSY` if somebody else has a reference to
+    /// Makes `sock`, which is bound, listen. Fails with `EBUSY` if somebody else has a reference to
     /// it, or with `EADDRINUSE` if another socket listens there.
     pub(crate) fn listen(sock: Arc<TcpSocket>, handler: Arc<H>, backlog: u32) -> Result<Self> {
         let this = Self::listen_below(sock, handler, backlog)?;
-        // TCP does not look where the bind was forced, and somebody else may have begun since.
+        // TCP does not look for other listeners if the bind was forced, and one may have begun
+        // since.
         if this.0.sock().is_contended() {
             return Err(EADDRINUSE);
         }
         Ok(this)
     }
 
-    /// Has a socket listen that was bound by [`TcpSocket::bind_below`]. Otherwise as
+    /// Makes a socket listen that was bound by [`TcpSocket::bind_below`]. Otherwise as
     /// [`ListenSocket::listen`].
     pub(crate) fn listen_below(
         sock: Arc<TcpSocket>,
@@ -463,13 +465,13 @@ impl<H: ListenHandler> ListenSocket<H> {
         Ok(this)
     }
 
-    /// Takes a connection from the queue, `None` if there is none. `payer` pays for its buffers. In
-    /// a thread of the kernel.
+    /// Takes a connection from the queue, `None` if there is none. `payer` pays for its buffers.
+    /// Context: a thread of the kernel.
     pub(crate) fn accept(&self, payer: &Payer) -> Result<Option<Arc<TcpSocket>>> {
         let mut sock = core::ptr::null_mut();
         let listener = self.0.sock().sock().as_ptr();
-        // SAFETY: the socket listens and is live, as is the payer's group; `sock` is a place for the
-        // result.
+        // SAFETY: the socket listens and is live, as is the payer's group; `sock` is a place for
+        // the result.
         let ret = unsafe { h::accept_for(listener, payer.as_ptr(), &mut sock) };
         match to_result(ret) {
             Ok(()) => {}

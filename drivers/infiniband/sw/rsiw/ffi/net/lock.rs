@@ -2,10 +2,10 @@
 
 //! The lock of a TCP socket: who gets it, and what may be done with it.
 //!
-//! A process gets it by [`TcpSocket::with_lock`]. A [`HeldSock`] keeps others off for a moment, as
-//! softirq does when data arrives. Both give a [`LockedSock`], with which received data is read in
-//! place, and which opens a [`LockedBySock`]: data of the driver that this lock guards, as
-//! `kernel::sync::LockedBy` has it for locks of the kernel crate.
+//! A process gets the lock by [`TcpSocket::with_lock`]. A [`HeldSock`] keeps others off for a
+//! moment, as softirq does when data arrives. Both give a [`LockedSock`], with which received data
+//! is read in place, and which opens a [`LockedBySock`]: data of the driver that this lock guards,
+//! as `kernel::sync::LockedBy` has it for locks of the kernel crate.
 //!
 //! Context: process, with bottom halves off while a socket is held; or softirq and backlog inside
 //! the callbacks of a socket. What a socket with TLS has received is read in process context only.
@@ -30,8 +30,8 @@ use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
-/// A socket that is held: its spin lock is taken, and no process has it. Dropping this lets go of
-/// it. Nothing may sleep meanwhile.
+/// A socket that is held: its spin lock is taken, and no process has the socket. Dropping this lets
+/// go of the socket. Nothing may sleep meanwhile.
 ///
 /// # Invariants
 ///
@@ -93,7 +93,7 @@ impl TcpSocket {
         batch: &mut TxBatch,
         flags: SendFlags,
     ) -> Result<usize> {
-        // What the batch does with its chunks comes after the lock.
+        // What the batch does with its chunks comes when the lock is released.
         socket::send_with(batch, flags, |bvecs, len, raw| {
             let Some(held) = self.hold(|| {}) else {
                 return EBUSY.to_errno();
@@ -115,8 +115,8 @@ impl TcpSocket {
         let sk = self.sk();
         // SAFETY: the socket is live as long as `self`.
         unsafe { h::lock_sock(sk.as_ptr()) };
-        // SAFETY: the lock was just taken and is held until after the last use. Whoever takes it
-        // has no other proof: it would have waited for itself.
+        // SAFETY: the lock was just taken and is held until after the last use. The caller has no
+        // other proof for this socket: it would have waited for itself.
         let mut locked = unsafe { LockedSock::new(sk, self.turn()) };
         let result = f(&mut locked);
         // SAFETY: the lock is held by this function.
@@ -169,7 +169,7 @@ unsafe fn spend(desc: *mut b::read_descriptor_t) {
 /// processing of the socket. No other value for that socket is used meanwhile. `'a` is invariant,
 /// and who gets a proof is a function for any `'a`, so that two proofs cannot be exchanged.
 ///
-/// With `turn`, which is the socket's, that has TLS, and a process has it.
+/// If there is a `turn`, it is the socket's, the socket has TLS, and a process has the lock.
 pub(crate) struct LockedSock<'a> {
     sk: NonNull<b::sock>,
     turn: Option<&'a Turn>,
@@ -189,7 +189,8 @@ impl<'a> LockedSock<'a> {
     ///
     /// `sk` is a live TCP socket whose lock is held for as long as the value is used. The caller
     /// uses no other value for it meanwhile, and shows the value to one function that takes it for
-    /// any `'a`. With `turn`, which is the socket's, that has TLS, and a process has the lock.
+    /// any `'a`. If there is a `turn`, it is the socket's, the socket has TLS, and a process has
+    /// the lock.
     pub(super) unsafe fn new(sk: NonNull<b::sock>, turn: Option<&'a Turn>) -> Self {
         // INVARIANT: the caller vouches for it.
         Self {
@@ -221,7 +222,7 @@ impl<'a> LockedSock<'a> {
         socket::error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
     }
 
-    /// Has TCP acknowledge at once what is read next, instead of together with an answer.
+    /// Makes TCP acknowledge at once what is read next, instead of together with an answer.
     pub(crate) fn acknowledge(&mut self) {
         // SAFETY: the socket is live and locked by the type invariants.
         unsafe { h::tcp_acknowledge(self.sk.as_ptr()) };
@@ -232,11 +233,11 @@ impl<'a> LockedSock<'a> {
     /// `take` returns how many octets of a chunk it took. If those are not all, reading stops and
     /// the rest stays in the socket. Reading also stops behind the peer's FIN.
     ///
-    /// TLS takes in between what has come meanwhile, for which callbacks run. This returns why it
-    /// did not go on: zero if `take` stopped, or behind the FIN; `EAGAIN` if there is no whole
-    /// record; `EINTR` after as much as there may be in one call, when the caller has to come back
-    /// without being told; `EINVAL` in front of a record that is no data, for which see
-    /// [`TcpSocket::take_notice`]; other errors if there will be nothing more.
+    /// With TLS, what arrives meanwhile is taken in between records, and callbacks run for it. This
+    /// returns why it stopped: zero if `take` stopped it, or behind the FIN; `EAGAIN` if there is
+    /// no whole record; `EINTR` after as much as one call may take: the caller has to come back
+    /// without being told; `EINVAL` in front of a record that is no data (see
+    /// [`TcpSocket::take_notice`]); other errors if nothing more will come.
     ///
     /// [`TcpSocket::take_notice`]: super::TcpSocket::take_notice
     pub(crate) fn read<F>(&mut self, take: F) -> Result<usize>
@@ -277,7 +278,7 @@ impl<'a> LockedSock<'a> {
             // SAFETY: as above, and a process has the socket.
             let n = unsafe { h::tls_read_sock(sk, turn.0.get(), Some(actor::<F>)) };
             to_result(n.min(0))?;
-            // Behind octets that were taken, the reason comes with the next call.
+            // If octets were taken, the next call returns the reason for the stop.
             if n == 0 {
                 break;
             }
@@ -317,7 +318,7 @@ impl<'a> LockedSock<'a> {
     }
 }
 
-/// The actor of `tcp_read_sock`, and of what stands for it in TLS.
+/// The actor of `tcp_read_sock`, and of its counterpart for TLS.
 ///
 /// # Safety
 ///
@@ -344,8 +345,8 @@ where
         return 0;
     }
     // SAFETY: the buffer holds the octets, and is the first of the queue of the socket that `read`
-    // has, which is locked, or this call's own. Its total length is a `c_uint` that TCP and TLS keep
-    // far below `c_int::MAX`.
+    // has, which is locked, or this call's own. Its total length is a `c_uint` that TCP and TLS
+    // keep far below `c_int::MAX`.
     let chunk = unsafe { SkbChunk::new(context.sk, skb, offset, chunk_len) };
     if context.sk.is_none() {
         // SAFETY: TLS has passed the descriptor on, and does not access it meanwhile.

@@ -92,21 +92,21 @@ impl NetDevice {
         unsafe { h::netdev_index(self.0.get()) }
     }
 
-    /// Returns whether the interface is a tunnel that keeps others out, such as WireGuard's. It
-    /// stays what it is.
+    /// Returns whether the interface is a tunnel that keeps others out, such as WireGuard's. This
+    /// never changes.
     pub(crate) fn is_tunnel(&self) -> bool {
         // SAFETY: `self` is live.
         unsafe { h::netdev_is_tunnel(self.0.get()) }
     }
 
-    /// Returns the number of the interface's namespace, which no other one has.
+    /// Returns the number of the interface's namespace, which no other namespace has.
     pub(crate) fn namespace(&self) -> u64 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_namespace(self.0.get()) }
     }
 
-    /// As [`NetDevice::namespace`], while no move to another one is under way. Sleeps; takes the
-    /// RTNL.
+    /// As [`NetDevice::namespace`], but not in the midst of a move to another one. Sleeps; takes
+    /// the RTNL.
     pub(crate) fn settled_namespace(&self) -> u64 {
         // SAFETY: `self` is live.
         unsafe { h::netdev_settled_namespace(self.0.get()) }
@@ -131,7 +131,8 @@ impl NetDevice {
     }
 
     /// Copies the IP addresses of the interface to `to`, as many as there is room for, IPv4 ones as
-    /// IPv4-mapped ones. Leaves out those of which it is not known yet whether others have them.
+    /// IPv4-mapped ones. Leaves out addresses of which it is not known yet whether other hosts have
+    /// them.
     pub(crate) fn copy_ips(&self, to: &mut [[u8; 16]]) -> Ips {
         let room = u32::try_from(to.len()).unwrap_or(u32::MAX);
         let mut pending = false;
@@ -143,8 +144,8 @@ impl NetDevice {
         Ips { count, pending }
     }
 
-    /// Returns the address of a socket at an IP address, an IPv4 one as an IPv4-mapped one; one of
-    /// the link is in the scope of the interface.
+    /// Returns the address of a socket at `ip`, which may be an IPv4-mapped address. A link-local
+    /// address gets the scope of the interface.
     pub(crate) fn address(&self, ip: [u8; 16], port: u16) -> SocketAddr {
         match Ipv6Addr::from(ip).to_canonical() {
             IpAddr::V6(ip) if ip.is_unicast_link_local() => {
@@ -182,7 +183,7 @@ impl NetDevice {
             .is_ok_and(|net| core::ptr::eq(net.as_raw(), &raw const b::init_net))
     }
 
-    /// Returns the namespace of the device, or `ENODEV` if that is going away.
+    /// Returns the namespace of the device, or `ENODEV` if the namespace is going away.
     pub(in crate::ffi) fn net(&self) -> Result<Net> {
         // SAFETY: `self` is live.
         let net = unsafe { h::netdev_get_net(self.0.get()) };
@@ -196,7 +197,8 @@ impl NetDevice {
 pub(crate) struct Ips {
     /// How many addresses there are.
     pub(crate) count: u32,
-    /// Of more addresses it is being found out whether others have them, of which nobody tells.
+    /// There are more addresses, of which it is not known yet whether other hosts have them. No
+    /// event tells when it is.
     pub(crate) pending: bool,
 }
 
@@ -237,7 +239,7 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// What happened to a network device, as far as anybody here asks.
+/// What happened to a network device: the events that handlers are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetdevEvent {
     /// The device is being removed, or moved to another namespace. Under RTNL.
@@ -290,7 +292,7 @@ unsafe impl Send for Notifier {}
 unsafe impl Sync for Notifier {}
 
 impl Notifier {
-    /// Has `H` called.
+    /// Makes a notifier that calls `H`.
     fn new<H: NetdevHandler>(chain: NotifierChain) -> impl PinInit<Self, Error> {
         let callback = match chain {
             NotifierChain::Devices => device_event::<H>,
@@ -298,7 +300,7 @@ impl Notifier {
             NotifierChain::Ipv6 => ipv6_event::<H>,
         };
         try_pin_init!(Self {
-            // INVARIANT: an error of the registration is one of this initialiser.
+            // INVARIANT: if the registration fails, this initialiser fails.
             nb <- Opaque::try_ffi_init(move |slot: *mut b::notifier_block| {
                 let nb = b::notifier_block {
                     notifier_call: Some(callback),
@@ -325,7 +327,8 @@ impl Notifier {
 impl PinnedDrop for Notifier {
     fn drop(self: Pin<&mut Self>) {
         let nb = self.nb.get();
-        // SAFETY: it is in the chain by the type invariants; an error cannot occur for such a block.
+        // SAFETY: it is in the chain by the type invariants; an error cannot occur for such a
+        // block.
         unsafe {
             match self.chain {
                 NotifierChain::Devices => b::unregister_netdevice_notifier(nb),

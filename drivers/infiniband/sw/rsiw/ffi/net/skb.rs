@@ -24,7 +24,7 @@ use core::ptr::NonNull;
 use kernel::error::to_result;
 use kernel::prelude::*;
 
-/// How many buffers behind that of a chunk are looked at: as many as the longest FPDU takes if each
+/// How many buffers behind the chunk's own are looked at: as many as the longest FPDU takes if each
 /// buffer has one Ethernet segment.
 const MAX_BEHIND: usize = 64;
 
@@ -34,7 +34,7 @@ const BOUNCE_LEN: usize = 128;
 /// Where octets are that lie behind those of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// They are in buffers behind that of the chunk, and can be read as those of the chunk can.
+    /// They are in buffers behind the chunk's own, and can be read like those of the chunk.
     Here,
     /// They have not come yet. They can still come if the octets of the chunk stay in the socket.
     Later,
@@ -96,13 +96,13 @@ impl Buffer {
         self.from.saturating_add(self.len)
     }
 
-    /// Returns how far octet `at` of the chunk is behind the first one of the buffer. It must not
-    /// be in front of that.
+    /// Returns how far octet `at` of the chunk is behind the first octet of the buffer. The octet
+    /// must not be in front of the buffer.
     fn skip(&self, at: u32) -> u32 {
         at.wrapping_sub(self.from)
     }
 
-    /// Returns where octet `at` of the chunk, which the buffer has, is in it.
+    /// Returns where octet `at` of the chunk, which the buffer has, is in the buffer.
     fn place(&self, at: u32) -> u32 {
         self.offset.wrapping_add(self.skip(at))
     }
@@ -151,17 +151,17 @@ struct Raw {
     len: c_int,
 }
 
-/// A stretch of received octets in one socket buffer with all its fragments, and those that follow
-/// in the buffers behind it, as far as [`SkbChunk::reach`] was asked for them.
+/// A stretch of received octets in one socket buffer with all its fragments, and the octets that
+/// follow in the buffers behind, as far as [`SkbChunk::reach`] was asked for them.
 ///
 /// It is mostly read from front to back: the next octets are looked for where the last ones were.
 ///
 /// # Invariants
 ///
 /// `sk` is a TCP socket whose lock is held, and whose receive queue begins with `skb`, from which
-/// nothing takes octets during `'a`; or there is none, and `skb` belongs to whoever made the chunk.
-/// That holds at least `offset + len` octets, and `offset + len` fits a `c_int`. There are `reach`
-/// octets from the first one of the chunk on, at least `len`, in it and in buffers of the queue.
+/// nothing takes octets during `'a`; or it is `None`, and `skb` belongs to whoever made the chunk.
+/// `skb` holds at least `offset + len` octets, and `offset + len` fits a `c_int`. There are `reach`
+/// octets from the first one of the chunk on, at least `len`, in `skb` and in buffers of the queue.
 pub(crate) struct SkbChunk<'a> {
     sk: Option<NonNull<b::sock>>,
     skb: NonNull<b::sk_buff>,
@@ -219,7 +219,7 @@ impl SkbChunk<'_> {
         self.in_span(at, len).or_else(|| self.in_another(at, len))
     }
 
-    /// Does the same for octets that lie in another piece than the known one.
+    /// As [`SkbChunk::in_piece`], for octets that lie in another piece than the known one.
     #[inline(never)]
     fn in_another(&self, at: usize, len: usize) -> Option<*const u8> {
         if !self.has(at, len) || self.in_span(at, 1).is_some() {
@@ -274,8 +274,8 @@ impl SkbChunk<'_> {
     }
 
     /// Asks for `len` octets from `at` on, of which only some belong to the chunk: the chunks
-    /// behind it begin with the others. After [`Reach::Here`] these can be read, too.
-    /// [`Reach::Later`] has TCP call back only once `len` octets can be read, until the next read;
+    /// behind it begin with the others. After [`Reach::Here`] the others can be read, too. After
+    /// [`Reach::Later`], until the next read, TCP calls back only once `len` octets can be read;
     /// the caller takes what is in front of `at`.
     #[inline(never)]
     pub(crate) fn reach(&self, at: usize, len: usize) -> Reach {
@@ -312,7 +312,7 @@ impl SkbChunk<'_> {
         self.sk.is_some_and(may_get)
     }
 
-    /// Has TCP call back only once `len` octets can be read.
+    /// Makes TCP call back only once `len` octets can be read.
     fn expect(&self, len: usize) {
         let (Some(sk), Ok(len)) = (self.sk, c_int::try_from(len)) else {
             return;

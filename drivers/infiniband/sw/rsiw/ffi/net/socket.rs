@@ -37,21 +37,23 @@ use kernel::sync::barrier::{
 };
 use kernel::sync::Arc;
 
-/// The interfaces by which packets come and go: those of a socket, and of the sockets that are
+/// The interfaces by which packets of a socket come and go, and those of the sockets that are
 /// accepted from it. TCP checks each packet, the first one included.
 ///
 /// What this host sends to an address of its own counts as coming by the interface that has the
 /// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ways {
-    /// Any of the VRF in which an interface is now, or any that is in none.
+    /// Any interface of the VRF in which the device's interface is now; if that is in none, any
+    /// interface in none.
     Vrf,
     /// One interface.
     Interface,
 }
 
 impl Ways {
-    /// Has packets of a socket come and go by these interfaces; `ndev` is the one of its device.
+    /// Lets packets of a socket come and go by these interfaces; `ndev` is the interface of its
+    /// device.
     ///
     /// # Safety
     ///
@@ -99,12 +101,12 @@ pub(crate) struct TcpSocket {
     turn: Turn,
     /// Whether there is a [`Claim`].
     is_claimed: Atomic<bool>,
-    /// Whether TLS has the alert by which it tells the peer of the FIN.
+    /// Whether TLS was given the alert that tells the peer of the FIN.
     has_said_end: Atomic<bool>,
 }
 
-/// The right to exchange a socket's hooks, of which there is one at a time: for callbacks, or for a
-/// handshake, in which TLS takes the hooks that it finds for those below its own.
+/// The right to exchange a socket's hooks: for callbacks, or for a handshake, during which TLS
+/// takes the hooks that it finds for those below its own. There is one such right at a time.
 ///
 /// # Invariants
 ///
@@ -119,7 +121,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // What was done with the hooks is seen by who claims them next.
+        // Whoever claims the hooks next sees what was done with them.
         self.0.is_claimed.store(false, Release);
     }
 }
@@ -167,8 +169,8 @@ impl TcpSocket {
         // SAFETY: the socket is new: not locked and not visible to anyone else.
         unsafe { h::sock_reclassify(sk) };
         // SAFETY: `net` keeps the namespace alive; the socket holds no reference to it yet. Without
-        // one, a kernel socket loses its timers when it is closed, and with them a FIN that was
-        // lost on the way.
+        // a reference, closing a kernel socket stops its timers, so a FIN that is lost on the way
+        // would not be sent again.
         unsafe { b::sk_net_refcnt_upgrade(sk) };
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_prepare(sk) };
@@ -208,8 +210,8 @@ impl TcpSocket {
         Ok(Claim(self.clone()))
     }
 
-    /// Makes a file for the socket, which it needs for a handshake of TLS with `peer`, or returns
-    /// why the kernel has none; the socket can only be dropped then.
+    /// Makes a file for the socket, which a handshake of TLS with `peer` needs. After an error the
+    /// socket can only be dropped.
     pub(super) fn add_file(&mut self, peer: &SocketAddr) -> Result {
         if self.ownership != Ownership::Own {
             return Err(EINVAL);
@@ -231,7 +233,7 @@ impl TcpSocket {
         self.ownership == Ownership::File
     }
 
-    /// Returns the turn of who reads from it, if the socket is for TLS.
+    /// Returns the turn of the process that reads, if the socket is for TLS.
     #[inline]
     pub(super) fn turn(&self) -> Option<&Turn> {
         self.is_secure().then_some(&self.turn)
@@ -258,10 +260,10 @@ impl TcpSocket {
         })
     }
 
-    /// Binds a socket, also to a port that another socket is bound to, shared or not, but does not
-    /// listen at: the port mapper's daemon has bound one to each port that it chooses. Fails with
-    /// `EADDRINUSE` if somebody listens there, but does not see who begins to at the same time: see
-    /// [`TcpSocket::is_contended`]. Otherwise as [`TcpSocket::bind`].
+    /// Binds a socket, even to a port to which another socket is bound, shared or not, if that
+    /// socket does not listen: the port mapper's daemon binds a socket to each port that it
+    /// chooses. Fails with `EADDRINUSE` if somebody listens there, but does not see who begins to
+    /// listen at the same time: see [`TcpSocket::is_contended`]. Otherwise as [`TcpSocket::bind`].
     pub(crate) fn bind_beside(&self, addr: &SocketAddr) -> Result {
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_force_reuse(self.sk.as_ptr()) };
@@ -272,7 +274,7 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// Binds a socket of one interface to a port at which the caller has a socket that listens, of
+    /// Binds a socket of one interface to a port at which a socket of the caller listens with
     /// [`Ways::Vrf`]. That socket keeps others from the port. Otherwise as [`TcpSocket::bind`].
     pub(crate) fn bind_below(&self, addr: &SocketAddr) -> Result {
         // SAFETY: the socket is live and unlocked.
@@ -335,12 +337,13 @@ impl TcpSocket {
     /// # Errors
     ///
     /// `ENOBUFS` if TCP has no memory now and `write_space` will not tell when it has; the rest of
-    /// the batch can be sent later. After any other error neither the stream nor the batch can go on.
+    /// the batch can be sent later. After any other error neither the stream nor the batch can go
+    /// on.
     pub(crate) fn send_batch(&self, batch: &mut TxBatch, flags: SendFlags) -> Result<usize> {
         send_with(batch, flags, |bvecs, len, raw| {
             let (list, nr) = (bvecs.as_ptr(), count(bvecs));
             if self.is_secure() {
-                // Where segments begin is up to the records.
+                // With TLS the records decide where segments begin.
                 //
                 // SAFETY: the socket is live; the list is as `send_with` says.
                 return unsafe { h::tls_send_bvec(self.sock.as_ptr(), list, nr, len) };
@@ -353,7 +356,7 @@ impl TcpSocket {
     /// Copies the first octets that were received and not read, which stay where they are. Returns
     /// how many these are, zero at the end of the stream, or `EAGAIN` if there are none.
     pub(crate) fn peek(&self, to: &mut [u8]) -> Result<usize> {
-        // SAFETY: the socket is live; there is room for so many octets.
+        // SAFETY: the socket is live; there is room for that many octets.
         let ret = unsafe { h::tcp_peek(self.sock.as_ptr(), to.as_mut_ptr().cast(), to.len()) };
         usize::try_from(ret).map_err(|_| Error::from_errno(ret))
     }
@@ -393,7 +396,7 @@ impl TcpSocket {
         error_of(unsafe { h::sk_err(self.sk.as_ptr()) })
     }
 
-    /// Returns the number of the socket's network namespace, which no other one has.
+    /// Returns the number of the socket's network namespace, which no other namespace has.
     pub(crate) fn namespace(&self) -> u64 {
         // SAFETY: the socket is live, and keeps its namespace.
         unsafe { h::sock_net_cookie(self.sk().as_ptr()) }
@@ -411,7 +414,7 @@ impl TcpSocket {
         usize::try_from(unsafe { h::sk_stream_wspace(self.sk.as_ptr()) }).unwrap_or(0)
     }
 
-    /// Has TLS tell the peer of the FIN, once. Returns false if there is no memory for that now.
+    /// Makes TLS tell the peer of the FIN, once. Returns false if there is no memory for that now.
     fn say_end(&self) -> bool {
         if !self.has_said_end.load(Relaxed) {
             // SAFETY: the socket is live.
@@ -422,9 +425,9 @@ impl TcpSocket {
     }
 
     /// Sends a FIN behind what was sent before, if TCP has all of that. Receiving goes on. Returns
-    /// whether the FIN was sent. If not, TLS has no memory, or gets none from TCP, for what is to
-    /// stand in front of the FIN: call it again some time later, or [`Self::shutdown_write`]. Calls
-    /// do not overlap.
+    /// whether the FIN was sent. If not, TLS has no memory, or gets none from TCP, for what has to
+    /// come before the FIN: call this again some time later, or [`Self::shutdown_write`]. Calls
+    /// must not overlap.
     #[must_use]
     pub(crate) fn try_shutdown_write(&self) -> bool {
         // SAFETY: the socket is live; this context does not have its lock.
@@ -457,9 +460,9 @@ impl TcpSocket {
         unsafe { h::tcp_all_acked(self.sk.as_ptr()) }
     }
 
-    /// Returns whether a FIN need not wait: the peer has acknowledged all that was sent, or ended
-    /// its own direction, or a FIN was sent. If not, the handler's `write_space` is called when the
-    /// peer acknowledges more.
+    /// Returns whether a FIN may be sent now: the peer has acknowledged all that was sent, or has
+    /// ended its own direction, or a FIN was sent before. If not, the handler's `write_space` is
+    /// called when the peer acknowledges more.
     pub(crate) fn may_finish(&self) -> bool {
         self.state() != TcpState::Established || {
             // SAFETY: the socket is live.
@@ -493,9 +496,9 @@ pub(super) fn count(bvecs: &[b::bio_vec]) -> c_uint {
     bvecs.len() as c_uint
 }
 
-/// Has `send` send the stretches of pages that are left of `batch`. It is given their list, the
-/// number of octets in them, and flags for C. Advances the batch by what TCP took. The pages are
-/// initialised, and nobody writes to these octets as long as TCP has references to them.
+/// Calls `send` to send the stretches of pages that are left of `batch`. `send` is given their
+/// list, the number of octets in them, and flags for C. Advances the batch by what TCP took. The
+/// pages are initialised, and nobody writes to these octets as long as TCP has references to them.
 #[inline(always)]
 pub(super) fn send_with(
     batch: &mut TxBatch,
@@ -615,7 +618,7 @@ impl TcpNumbers {
 impl TcpSocket {
     pub(crate) fn numbers(&self) -> TcpNumbers {
         let mut n = TcpNumbers::default();
-        // SAFETY: the socket is live as long as `self`; the rest is ours.
+        // SAFETY: the socket is live as long as `self`; the other pointers lead to local variables.
         unsafe {
             h::tcp_numbers(
                 self.sk().as_ptr(),
@@ -629,12 +632,12 @@ impl TcpSocket {
         n
     }
 
-    /// Returns how many milliseconds ago the peer has acknowledged anything, if TCP waits for an
-    /// acknowledgement; also a peer that has no room for more is asked, and acknowledges that.
-    /// Process context.
+    /// Returns how many milliseconds ago the peer last acknowledged anything, if TCP waits for an
+    /// acknowledgement. TCP also waits for one from a peer without room for more, which it asks
+    /// again and again. Process context.
     pub(crate) fn unanswered_ms(&self) -> Option<u32> {
         let mut ms = 0;
-        // SAFETY: the socket is live as long as `self`; the number is ours.
+        // SAFETY: the socket is live as long as `self`; the number is a local variable.
         let is_unanswered = unsafe { h::tcp_is_unanswered(self.sk().as_ptr(), &raw mut ms) };
         is_unanswered.then_some(ms)
     }
@@ -659,10 +662,10 @@ impl LockedSock<'_> {
 
 /// What arrives for one socket, as Receive Flow Steering (RFS) knows it. May outlive the socket.
 ///
-/// Where RFS is on, the network stack processes what arrives for a socket on the processor of whoever
-/// reads from it. It learns from `recvmsg` which one that is. Who takes received data in softirq, on
-/// behalf of somebody who never calls `recvmsg`, says it there: [`Flow::record_here`]. The stack takes
-/// that as a hint, and keeps the order of what arrives. Any context.
+/// Where RFS is on, the network stack processes what arrives for a socket on the processor of
+/// whoever reads from it. The stack learns from `recvmsg` which processor that is. If received data
+/// is taken in softirq, nobody calls `recvmsg`: then [`Flow::record_here`] is called on that
+/// processor. The stack takes this as a hint, and keeps the order of what arrives. Any context.
 #[derive(Clone, Copy)]
 pub(crate) struct Flow(NonZero<u32>);
 
@@ -685,8 +688,8 @@ impl Flow {
         self.0.get()
     }
 
-    /// Says that it is read on this processor. A thread may be moved to another one meanwhile: then
-    /// it is either of the two.
+    /// Says that the flow is read on this processor. If the thread is moved to another one
+    /// meanwhile, it may be either of the two.
     pub(crate) fn record_here(self) {
         // SAFETY: no requirements.
         unsafe { h::flow_record_here(self.0.get()) };

@@ -3,10 +3,10 @@
 //! TLS on TCP sockets: the kernel's record layer (kTLS), and the handshake in front of it, which a
 //! daemon in user space (`tlshd`) does for the kernel.
 //!
-//! A socket that is to have TLS gets a file first ([`TcpSocket::with_file`]), with which the daemon
-//! gets it. After the handshake, all that is sent through the socket is encrypted, and all that is
-//! received was. The record layer takes the socket's lock by itself, and may wait for memory: so
-//! nothing is sent, and nothing is read, in softirq.
+//! A socket that is to have TLS gets a file first ([`TcpSocket::with_file`]), by which the daemon
+//! gets the socket. After the handshake, all that is sent and received through the socket is
+//! encrypted on its way. The record layer takes the socket's lock by itself, and may wait for
+//! memory: so nothing is sent, and nothing is read, in softirq.
 //!
 //! The daemon looks for keys in a [`Keyring`], which also says whose keys are accepted.
 //!
@@ -50,8 +50,8 @@ const ALERT: c_int = 21;
 const CLOSE_NOTIFY: u8 = 0;
 
 /// Octets that a key of AES may encrypt. RFC 8446 section 5.5 allows AES-GCM 2^24.5 records of 2^14
-/// octets; what is on its way when this is seen needs some of that. Headers and tags of records count
-/// here too, which covers what short records cost more.
+/// octets; what is on its way when the limit is seen needs some of that. Headers and tags of
+/// records count here, too: that covers the higher cost of short records.
 const KEY_OCTETS: u64 = 1 << 38;
 
 /// Whether there was a handshake since the module was loaded.
@@ -62,7 +62,7 @@ static ANY_HANDSHAKE: AtomicFlag = AtomicFlag::new(false);
 pub(crate) enum Proof {
     /// By a key that both have. This is the number of the key that the side which connects shows.
     SharedKey(i32),
-    /// By certificates, of which the daemon knows.
+    /// By certificates, which the daemon knows.
     Certificates,
 }
 
@@ -87,13 +87,13 @@ pub(crate) enum Side {
     Server,
 }
 
-/// What is told of the end of a handshake.
+/// An object that is told of the end of a handshake.
 pub(crate) trait HandshakeHandler: Send + Sync + 'static {
     /// Called once, when [`Handshake::outcome`] has something to say. Must not wait.
     fn ended(this: ArcBorrow<'_, Self>);
 }
 
-/// What the daemon's answer is about.
+/// What the daemon was asked, and its answer.
 #[pin_data]
 struct Question {
     admits: Admits,
@@ -107,8 +107,8 @@ enum Admits {
     /// All: this side connects, so the daemon has compared the key or the certificate with those of
     /// the other side.
     All,
-    /// Peers that have shown a certificate. The daemon asks each peer for one, and leaves it to its
-    /// consumer whether a peer may come without.
+    /// Peers that have shown a certificate. The daemon asks each peer for one, and leaves it to the
+    /// kernel whether a peer may come without.
     Known,
     /// Peers whose key is in a keyring. The daemon takes any key that it finds, in keyrings of
     /// others, too.
@@ -143,9 +143,9 @@ struct Asked<H> {
     handler: Arc<H>,
 }
 
-/// A handshake on a socket that is connected, and has no callbacks until it has ended, and been
-/// dropped. Nobody else may use the socket meanwhile.
-/// Dropping it cancels it, or waits for a call of its handler that has begun.
+/// A handshake on a connected socket. Until the handshake has ended and is dropped, the socket has
+/// no callbacks, and nobody else may use it. Dropping the handshake cancels it, or waits for a call
+/// of its handler that has begun.
 ///
 /// # Invariants
 ///
@@ -221,9 +221,10 @@ impl<H: HandshakeHandler> Handshake<H> {
         })
     }
 
-    /// Returns how the handshake ended, if it has: `EACCES` or what else the daemon says, also if it
-    /// does not know who connects; `EKEYREJECTED` if that is somebody whose key is not in the
-    /// keyring; or `EPROTO` if it has not given the socket keys for both directions.
+    /// Returns how the handshake ended, if it has. It fails with `EACCES` or another error of the
+    /// daemon's, also if the daemon does not know who connects; with `EKEYREJECTED` if the key of
+    /// the peer is not in the keyring; or with `EPROTO` if the daemon has not given the socket keys
+    /// for both directions.
     pub(crate) fn outcome(&self) -> Option<Result> {
         let status = *self.pending.status.as_ref()?;
         // SAFETY: the socket is live; the daemon is done with it.
@@ -260,7 +261,7 @@ unsafe extern "C" fn done<H: HandshakeHandler>(data: *mut c_void, status: c_int,
             .map_or_else(Error::to_errno, |()| 0),
         status => status.min(0),
     };
-    // Nobody else sets it.
+    // Nobody else sets the status.
     let _ = pending.status.populate(status);
     H::ended(handler.as_arc_borrow());
     drop(handler);
@@ -268,8 +269,8 @@ unsafe extern "C" fn done<H: HandshakeHandler>(data: *mut c_void, status: c_int,
     pending.is_told.complete_all();
 }
 
-/// Waits until every task has left [`done`] that has completed `is_told` there. Process context, when
-/// all handshakes have ended.
+/// Waits until every task that has completed `is_told` in [`done`] has left that function. Process
+/// context, when all handshakes have ended.
 pub(in crate::ffi) fn await_calls() {
     if ANY_HANDSHAKE.load(Relaxed) {
         // SAFETY: no requirements; process context.
@@ -277,7 +278,7 @@ pub(in crate::ffi) fn await_calls() {
     }
 }
 
-/// What a record says that is no data.
+/// What a record says that has no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// Nothing follows but the FIN.
@@ -290,22 +291,22 @@ pub(crate) enum Notice {
 
 impl TcpSocket {
     /// Returns the socket with a file, for a handshake with `peer`, whose certificate has to name
-    /// that address. Fails with `EBUSY` if somebody else has a reference to the socket, or as the
-    /// kernel has no file; the socket is closed then.
+    /// that address. Fails with `EBUSY` if somebody else has a reference to the socket, or if the
+    /// kernel cannot make a file; the socket is closed then.
     pub(crate) fn with_file(self: Arc<Self>, peer: &SocketAddr) -> Result<Arc<Self>> {
         let mut this = Arc::into_unique_or_drop(self).ok_or(EBUSY)?;
         this.as_mut().get_mut().add_file(peer)?;
         Ok(Arc::from(this))
     }
 
-    /// Returns whether a key of the connection, of either direction, has to be replaced, which
-    /// nobody can do. Any context.
+    /// Returns whether a key of the connection, of either direction, may encrypt no more. No key
+    /// can be replaced. Any context.
     pub(crate) fn is_key_used_up(&self) -> bool {
         // SAFETY: the socket is live; TLS stays on it as long as it is.
         self.is_secure() && unsafe { h::tls_aes_octets(self.sk().as_ptr()) } >= KEY_OCTETS
     }
 
-    /// Takes the record that [`LockedSock::read`] has stopped at with `EINVAL`. Other errors are
+    /// Takes the record at which [`LockedSock::read`] has stopped with `EINVAL`. Other errors are
     /// those of the record layer, or of TCP.
     ///
     /// [`LockedSock::read`]: super::LockedSock::read
@@ -322,7 +323,7 @@ impl TcpSocket {
     }
 }
 
-/// A keyring. It stays as long as this value, and with it its number, but may be revoked.
+/// A keyring. It stays as long as this value, and so does its number. It may be revoked meanwhile.
 ///
 /// # Invariants
 ///
@@ -335,9 +336,9 @@ unsafe impl Send for Keyring {}
 unsafe impl Sync for Keyring {}
 
 impl Keyring {
-    /// Returns the keyring with this number, whoever may use it: the number has to come from
-    /// somebody with all rights. Fails with `ENOKEY` if there is no such key, or `ENOTDIR` if it is
-    /// no keyring.
+    /// Returns the keyring with this number. Who may use the keyring is not asked: the number has
+    /// to come from somebody with all rights. Fails with `ENOKEY` if there is no such key, or
+    /// `ENOTDIR` if it is no keyring.
     pub(crate) fn lookup(serial: i32) -> Result<Self> {
         // SAFETY: no requirements.
         let ring = from_err_ptr(unsafe { h::keyring_lookup(serial) })?;
@@ -345,7 +346,7 @@ impl Keyring {
         NonNull::new(ring).map(Self).ok_or(ENOKEY)
     }
 
-    /// Returns its number.
+    /// Returns the number of the keyring.
     pub(crate) fn serial(&self) -> i32 {
         // SAFETY: the keyring is live.
         unsafe { h::keyring_serial(self.0.as_ptr()) }

@@ -44,7 +44,7 @@ unsafe impl Send for UdpSocket {}
 // SAFETY: the socket calls made here take the locks they need.
 unsafe impl Sync for UdpSocket {}
 
-/// How many octets of buffers with what was received a socket keeps.
+/// How many octets of buffers with received datagrams a socket keeps.
 const BUFFER: c_int = 2 << 20;
 
 impl UdpSocket {
@@ -92,8 +92,8 @@ impl UdpSocket {
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 
-    /// Sends a datagram. Waits for room while the interface has others to send, a second at most. A
-    /// hop limit of 0 is that of the host.
+    /// Sends a datagram. Waits for room while the interface has other datagrams to send, for a
+    /// second at most. A hop limit of 0 is that of the host.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ unsafe impl<H: DatagramHandler> Sync for Arrivals<H> {}
 
 impl<H: DatagramHandler> Arrivals<H> {
     /// Directs the events of `sock`, which had no handler before, to `handler`. Datagrams that came
-    /// before are not told.
+    /// before are not reported.
     pub(crate) fn install(sock: &Arc<UdpSocket>, handler: Arc<H>) -> Result<Self> {
         // The kernel keeps flags in the low bits of `sk_user_data`.
         const { assert!(align_of::<H>() >= 8) };

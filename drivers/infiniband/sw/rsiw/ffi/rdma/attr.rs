@@ -44,11 +44,11 @@ impl AccessFlags {
     pub(crate) const REMOTE_WRITE: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_WRITE);
     pub(crate) const REMOTE_READ: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_READ);
     pub(crate) const REMOTE_ATOMIC: Self = Self(b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
-    /// Windows may be bound to it.
+    /// Windows may be bound to the region.
     pub(crate) const MW_BIND: Self = Self(b::ib_access_flags_IB_ACCESS_MW_BIND);
     /// The first octet has tagged offset 0.
     pub(crate) const ZERO_BASED: Self = Self(b::ib_access_flags_IB_ZERO_BASED);
-    /// All that a device may ignore.
+    /// All flags that a device may ignore.
     pub(crate) const OPTIONAL: Self = Self(b::ib_access_flags_IB_ACCESS_OPTIONAL);
 
     pub(in crate::ffi) fn from_raw(flags: c_int) -> Self {
@@ -77,7 +77,8 @@ impl AccessFlags {
         self.common(other) == other
     }
 
-    /// Returns whether memory is to be written, as the core sees it when it pins memory.
+    /// Returns whether memory with these rights may be written, by the core's rule for pinning
+    /// memory.
     pub(super) fn writes(self) -> bool {
         let writing = Self::LOCAL_WRITE
             .union(Self::REMOTE_WRITE)
@@ -94,13 +95,13 @@ impl AccessFlags {
 /// Asynchronous events of a queue pair (`enum ib_event_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncEvent {
-    /// It failed for a reason that no work completion tells.
+    /// The queue pair failed for a reason that no work completion tells.
     Fatal,
     /// The peer sent a request that cannot be served.
     RequestError,
     /// The peer violated the rights of a region.
     AccessError,
-    /// In error, it takes no more receives from its shared queue.
+    /// The queue pair is in error, and takes no more receives from its shared queue.
     LastWqeReached,
 }
 
@@ -118,7 +119,7 @@ impl AsyncEvent {
 /// What a device can do (`struct ib_device_attr`); counts are maxima.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct DeviceAttr {
-    /// Version of the firmware, as the driver's library takes it apart.
+    /// Version of the firmware, in the form that the driver's library expects.
     pub(crate) fw_ver: u64,
     /// EUI-64 in network byte order.
     pub(crate) sys_image_guid: u64,
@@ -167,7 +168,8 @@ impl DeviceAttr {
         attr.max_cqe = self.max_cqe;
         attr.max_mr = self.max_mr;
         attr.max_pd = self.max_pd;
-        // Processes read this, too, and their library cannot bind. Kernel consumers see `alloc_mw`.
+        // Processes read this, too, and the stock library cannot bind a window. Consumers in the
+        // kernel look whether there is an `alloc_mw`.
         attr.max_mw = 0;
         attr.max_srq = self.max_srq;
         attr.max_srq_wr = self.max_srq_wr;
@@ -339,7 +341,7 @@ pub(crate) struct QpModify {
     /// IRD: Reads that the peer may have outstanding here.
     pub(crate) max_dest_rd_atomic: Option<u8>,
     pub(crate) cap: Option<QpCap>,
-    /// What only a consumer tells that connects the QP by itself.
+    /// What a consumer tells only if it connects the QP by itself.
     pub(crate) path: QpPath,
 }
 
@@ -354,8 +356,8 @@ impl QpModify {
     }
 }
 
-/// What a consumer tells of the peer, and of how long it may take to answer, when it connects the QP
-/// by itself. `None` is what it has not told. Most of it is kept only to be given back.
+/// What a consumer tells of the peer, and of how long it may take to answer, when it connects the
+/// QP by itself. `None` is what it has not told. Most of it is kept only to be given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QpPath {
     pub(crate) address: Option<AddressVector>,
@@ -371,11 +373,11 @@ pub(crate) struct QpPath {
     pub(crate) timeout: Option<u8>,
     pub(crate) retry_cnt: Option<u8>,
     pub(crate) rnr_retry: Option<u8>,
-    /// Of datagrams.
+    /// For datagrams.
     pub(crate) qkey: Option<u32>,
 }
 
-/// An enumerated MTU, which means nothing here.
+/// An enumerated MTU, which has no effect here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathMtu(b::ib_mtu);
 
@@ -444,7 +446,7 @@ impl QpPath {
         qkey: None,
     };
 
-    /// Loads what `has` says that the consumer tells.
+    /// Loads the attributes that the consumer tells, as `has` says.
     ///
     /// # Safety
     ///
@@ -470,7 +472,7 @@ impl QpPath {
         }
     }
 
-    /// Adds what `more` tells; it counts where both tell something.
+    /// Adds what `more` tells. Where both tell something, `more` counts.
     pub(crate) fn extend(&mut self, more: &Self) {
         *self = Self {
             address: more.address.or(self.address),

@@ -193,7 +193,7 @@ unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
 
 /// Finds a queue pair and takes a reference to it.
 ///
-/// `iw_cm` asks for the reference in a second call, [`iw_add_ref`]. Without one until then,
+/// `iw_cm` asks for the reference in a second call, [`iw_add_ref`]. If there were none until then,
 /// destroying a queue pair would have to wait for a grace period. Both callers, `iw_cm_connect` and
 /// `iw_cm_accept`, make the second call at once, exactly one for each queue pair they get, and one
 /// of [`iw_rem_ref`] for each of those. So the reference can be taken here.
@@ -214,7 +214,7 @@ unsafe extern "C" fn iw_get_qp<D: Driver>(dev: *mut b::ib_device, qpn: c_int) ->
     };
     // SAFETY: the reference keeps the queue pair.
     let is_ours = core::ptr::eq(unsafe { (*qp.as_ptr()).device }, dev);
-    // A queue pair is complete a little after it has its number.
+    // A queue pair has its number a little before it is complete.
     //
     // SAFETY: as above; one of this device is one of `D` (see `Vtable`).
     if is_ours && unsafe { QpObject::<D>::is_installed(qp.as_ptr()) } {

@@ -187,7 +187,7 @@ pub(crate) fn remove_all<D: Driver>() {
 }
 
 impl DeviceHandle {
-    /// Has the core remove the device, in another context.
+    /// Makes the core remove the device, in another context.
     pub(crate) fn unregister(&self) {
         self.with(|dev| {
             // SAFETY: the gate keeps the device alive.
@@ -200,8 +200,9 @@ impl DeviceHandle {
         });
     }
 
-    /// Has the core read the port's GIDs anew, if the device is registered. It tells consumers only of
-    /// GIDs that it gave itself. Meanwhile consumers find now one and now another GID missing.
+    /// Makes the core read the port's GIDs anew, if the device is registered. The core tells
+    /// consumers only of GIDs that it gave itself. While it reads, consumers may find one GID or
+    /// another missing.
     pub(crate) fn gids_changed(&self) {
         self.with(|dev| {
             // SAFETY: the gate keeps the device alive.
@@ -242,7 +243,8 @@ impl DeviceHandle {
 impl kernel::fmt::Display for DeviceHandle {
     fn fmt(&self, f: &mut kernel::fmt::Formatter<'_>) -> kernel::fmt::Result {
         self.with(|dev| {
-            // The administrator may change it meanwhile: then it is a mixture of both.
+            // The administrator may change the name meanwhile: then this shows a mixture of both
+            // names.
             //
             // SAFETY: the gate keeps the device alive; this is the address of one of its fields.
             let name = unsafe { &raw const (*dev).name }.cast::<u8>();
@@ -285,18 +287,18 @@ kernel::sync::global_lock! {
     unsafe(uninit) static MAKER: Mutex<Option<Arc<dyn LinkOps>>> = None;
 }
 
-/// What became of [`static@MAKER`]: nothing, being initialised, or initialised for good.
+/// The state of [`static@MAKER`]: not initialised, being initialised, or initialised for good.
 static MAKER_STATE: Atomic<u32> = Atomic::new(UNUSED);
 const UNUSED: u32 = 0;
 const BEGUN: u32 = 1;
 const READY: u32 = 2;
 
-/// Has an object make the devices of all link types of the module, until this is dropped. There is
-/// one at a time, as the core passes nothing by which the module could tell several apart.
+/// As long as this exists, an object makes the devices of all link types of the module. There is
+/// one maker at a time, as the core passes nothing by which the module could tell several apart.
 pub(crate) struct Maker(());
 
 impl Maker {
-    /// Has `ops` make the devices, or fails with `EBUSY` if another object does.
+    /// Lets `ops` make the devices, or fails with `EBUSY` if another object makes them.
     pub(crate) fn new(ops: Arc<dyn LinkOps>) -> Result<Self> {
         match MAKER_STATE.cmpxchg(UNUSED, BEGUN, Relaxed) {
             Ok(_) => {
@@ -307,7 +309,7 @@ impl Maker {
             Err(READY) => {}
             Err(_) => return Err(EBUSY),
         }
-        // Pairs with the release above, where another call made it.
+        // Pairs with the release above, in the call that initialised `MAKER`.
         MAKER_STATE.load(Acquire);
         let mut maker = MAKER.lock();
         if maker.is_some() {
@@ -325,8 +327,8 @@ impl Drop for Maker {
     }
 }
 
-/// A registered link type, for which the [`Maker`] makes devices, if there is one; dropping it makes
-/// the core forget the type.
+/// A registered link type, for which the [`Maker`] makes devices, if there is one; dropping it
+/// makes the core forget the type.
 #[pin_data]
 pub(crate) struct Registration {
     #[pin]
@@ -339,7 +341,7 @@ unsafe impl Send for Registration {}
 // SAFETY: there is nothing to do with a shared reference.
 unsafe impl Sync for Registration {}
 
-/// Undoes the registration; apart because `pin_data` types have no plain `Drop`.
+/// Undoes the registration. It is a type of its own, because `pin_data` types have no plain `Drop`.
 struct Registered(*mut b::rdma_link_ops);
 
 impl Drop for Registered {
@@ -362,8 +364,8 @@ impl Registration {
                         ..pin_init::zeroed()
                     })
                 };
-                // The core does not add a type whose name it has already, but takes any out of its
-                // list: so let this be a list of one.
+                // The core does not add a type whose name it has already, but takes any type out of
+                // its list: so this is made a list of one.
                 //
                 // SAFETY: this is the place of one of its members, which was just written.
                 let list = unsafe { &raw mut (*slot).list };

@@ -60,7 +60,7 @@ pub(crate) struct QpInit<D: Driver> {
     pub(crate) send_cq: Option<Arc<D::Cq>>,
     pub(crate) recv_cq: Option<Arc<D::Cq>>,
     pub(crate) srq: Option<Arc<D::Srq>>,
-    /// Sizes asked; replaced by what is given.
+    /// The sizes that are asked for; replaced by those that are given.
     pub(crate) cap: QpCap,
     /// Whether each send request makes a completion.
     pub(crate) sig_all: bool,
@@ -122,7 +122,7 @@ impl DriverId {
     #[allow(dead_code, reason = "for drivers that begin")]
     pub(crate) const UNKNOWN: Self = Self(b::rdma_driver_id_RDMA_DRIVER_UNKNOWN);
     pub(crate) const SIW: Self = Self(b::rdma_driver_id_RDMA_DRIVER_SIW);
-    /// That of rsiw where the kernel has one, else that of [`Self::SIW`].
+    /// The number of rsiw if the kernel has one, else that of [`Self::SIW`].
     pub(crate) const RSIW: Self = Self(b::rdma_driver_id_RDMA_DRIVER_RSIW);
 
     /// Returns whether the two name one provider.
@@ -150,9 +150,10 @@ impl InC {
 
 /// A software RDMA driver.
 ///
-/// A method that a driver does not implement is left out of the operations table. Those for
-/// connections are called by the core without looking: they are refused with `EOPNOTSUPP`. Whoever
-/// creates one kind of object implements the other methods for that kind, too.
+/// A method that a driver does not implement is left out of the operations table. The core calls
+/// the methods for connections without looking whether they are there: those that are not
+/// implemented fail with `EOPNOTSUPP`. A driver that creates one kind of object implements the
+/// other methods for that kind, too.
 #[vtable]
 pub(crate) trait Driver: Sized + 'static {
     const DRIVER_ID: DriverId;
@@ -195,7 +196,7 @@ pub(crate) trait Driver: Sized + 'static {
     /// all when the device is registered, and when `DeviceHandle::gids_changed` says so.
     fn query_gid(dev: &Self::Device, index: usize) -> [u8; 16];
 
-    /// Returns the counters of queue pairs that are bound to none, and of connections.
+    /// Returns the counters for queue pairs that are not bound to a counter, and for connections.
     fn counts(_dev: &Self::Device) -> &Counts<Self::Counter> {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -312,8 +313,8 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Creates a queue pair for datagrams; also returns its number, which no other queue pair of the
-    /// device has.
+    /// Creates a queue pair for datagrams; also returns its number, which no other queue pair of
+    /// the device has.
     fn create_ud_qp(
         _dev: ArcBorrow<'_, Self::Device>,
         _pd: ArcBorrow<'_, Self::Pd>,
@@ -349,12 +350,12 @@ pub(crate) trait Driver: Sized + 'static {
         None
     }
 
-    /// Has the queue pair count in `counts` from now on, or for the device if that is `None`.
+    /// Makes the queue pair count in `counts` from now on, or for the device if that is `None`.
     fn count_in(_qp: &Self::Qp, _counts: Option<Arc<Counts<Self::Counter>>>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells details of a queue pair. Everybody may see them, as those of the methods below.
+    /// Tells details of a queue pair. Everybody may see these, and what the methods below tell.
     fn describe_qp(_qp: &Self::Qp, _to: &mut Details<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -84,7 +84,8 @@ impl Layout {
     /// and the extents behind it. `None` if the `len` octets are not all in the region.
     pub(super) fn find(&self, at: u64, len: u32) -> Option<(&Extent, u32, &[Extent])> {
         at.end_within(len, self.len)?;
-        // Finds the first extent beyond `at`. The library's search adds with a check that panics.
+        // Finds the first extent beyond `at`. The search of the core crate adds with a check that
+        // panics.
         let (mut low, mut high) = (0, self.extents.len());
         while low < high {
             let mid = low.midpoint(high);
@@ -154,7 +155,7 @@ pub(super) struct Staging {
 #[repr(C)]
 pub(super) struct MrHead {
     pub(super) object: b::ib_mr,
-    /// The number by which requests to register name its memory, if they can.
+    /// The number by which requests to register name the region's memory; `None` if they cannot.
     pub(super) memory: Option<NonZero<u64>>,
     /// Set during a call of `ib_sg_to_pages` only.
     pub(super) filler: Option<NonNull<Filler>>,

@@ -196,7 +196,7 @@ pub(in crate::ffi) struct Object<B, T> {
     handle: Atomic<*const Handle<B>>,
 }
 
-/// A reference of the core's object, lent for `'a` without a change of its count.
+/// The reference that the core's object holds, lent for `'a` without a change of the count.
 pub(super) struct Lent<'a, T> {
     inner: ManuallyDrop<Arc<T>>,
     _object: PhantomData<&'a Arc<T>>,
@@ -289,8 +289,8 @@ impl<B, T> Object<B, T> {
         }
     }
 
-    /// Borrows the driver's object, or returns `None` if `base` is null (an optional relation of
-    /// another object).
+    /// Returns a reference to the driver's object, or `None` if `base` is null (an optional
+    /// relation of another object).
     ///
     /// # Safety
     ///

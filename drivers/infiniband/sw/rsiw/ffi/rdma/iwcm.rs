@@ -82,10 +82,10 @@ impl CmId {
         unsafe { &*ptr.cast::<Self>() }
     }
 
-    /// Undoes [`CallId::hide_mapping`]. The listener is gone.
+    /// Undoes [`CallId::hide_mapping`], when the listener is gone.
     pub(crate) fn restore_mapping(&self, mapping: Mapping) {
-        // An event that is being handled may see any mixture of both. It is dropped: the core has
-        // marked the identifier before.
+        // An event that is being handled may see any mixture of both addresses. That event is
+        // dropped: the core has marked the identifier before.
         //
         // SAFETY: the identifier is live.
         unsafe { (*self.0.get()).m_local_addr = mapping.0.into_raw() };
@@ -120,7 +120,7 @@ impl CmId {
         let mut raw = event.to_raw();
         if matches!(event, Event::ConnectReply { error: None, .. }) {
             // By these addresses the core finds the mapping that it has to forget with the
-            // identifier. It gives the consumer those that the consumer chose.
+            // identifier. The core gives the consumer the addresses that the consumer chose.
             //
             // SAFETY: the identifier is live; the core writes the fields when handling this event.
             raw.local_addr = unsafe { (*self.0.get()).m_local_addr };
@@ -153,8 +153,8 @@ impl ConsumerId {
 ///
 /// # Invariants
 ///
-/// The RDMA CM's identifier, by which the consumer knows this one, and the device that it names live
-/// during `'a`, and the core writes no address of it.
+/// The RDMA CM's identifier, by which the consumer knows this one, and the device that it names
+/// live during `'a`, and the core writes no address of it.
 #[derive(Clone, Copy)]
 pub(crate) struct CallId<'a>(&'a CmId);
 
@@ -221,7 +221,7 @@ impl<'a> CallId<'a> {
     /// whose mapping it would not find otherwise.
     ///
     /// The core looks up what it was told about a connection, by anybody, under the address that
-    /// the listener was mapped to. So that becomes one that nobody can guess.
+    /// the listener was mapped to. So that address becomes one that nobody can guess.
     pub(crate) fn hide_mapping(self) -> Option<Mapping> {
         if self.may_map() {
             return None;
@@ -309,7 +309,7 @@ impl From<CallId<'_>> for ARef<CmId> {
     }
 }
 
-/// Waits until iw_cm has brought the events that it was given to their consumers.
+/// Waits until iw_cm has delivered the events that it was given.
 pub(crate) fn flush_events(dev: &DeviceHandle) {
     dev.with(|dev| {
         // SAFETY: the handle keeps the device alive; the identifier gets no event to be handled.
@@ -377,7 +377,7 @@ pub(crate) enum Event<'a> {
         addresses: Addresses,
         /// The peer's read depths, from its own view.
         depths: Depths,
-        /// For the consumer, also below; the first 255 octets are told (T-10).
+        /// For the consumer, as below. Only the first 255 octets are delivered (T-10).
         private_data: &'a [u8],
     },
     /// The answer to a connect; without an error the connection is up.
@@ -388,8 +388,8 @@ pub(crate) enum Event<'a> {
         private_data: &'a [u8],
     },
     /// The connection that the consumer accepted is up. Follows each successful accept. It has no
-    /// status, which programs do not look at: if the connection failed before it could be used, the
-    /// close event behind this one tells the consumer, as with adapters.
+    /// status, as programs do not look at one: if the connection failed before it could be used,
+    /// the close event behind this one tells the consumer, as with adapters.
     Established {
         /// Read depths, as in `ConnectReply`.
         depths: Depths,

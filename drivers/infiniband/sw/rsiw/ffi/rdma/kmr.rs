@@ -65,7 +65,7 @@ impl PdId {
         self.is_process
     }
 
-    /// Returns how to allocate what belongs to the domain.
+    /// Returns the flags for allocating what belongs to the domain.
     pub(crate) fn memory(self) -> Flags {
         memory_for(self.is_process)
     }
@@ -184,7 +184,7 @@ impl<R: Send + Sync> FastMemory<R> {
         wr.memory == Some(self.id)
     }
 
-    /// Makes the staged list the active one, as the consumer asked by `wr`. `grant` gets its
+    /// Makes the staged list the active one, as the consumer asked by `wr`. `grant` gets the list's
     /// length, the offset of its first octet in a page and the mask of such offsets (`None` if it
     /// may begin anywhere), and returns what the registration grants, or why there is none.
     ///
@@ -275,7 +275,7 @@ pub(crate) struct Slices<'a> {
     current: KernelPieces<'a>,
     /// Stretches after the current one.
     rest: slice::Iter<'a, super::extent::Extent>,
-    /// Octets of the range in these.
+    /// Octets of the range in the stretches of `rest`.
     left: Saturating<u32>,
 }
 

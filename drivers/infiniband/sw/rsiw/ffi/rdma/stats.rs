@@ -109,7 +109,7 @@ impl<C: Counted> Counts<C> {
     pub(crate) fn new() -> Result<Arc<Self>> {
         // SAFETY: no requirements; process context.
         let sums = NonNull::new(unsafe { h::counts_alloc(Self::LEN) }).ok_or(ENOMEM)?;
-        // INVARIANT: just allocated, with room for so many.
+        // INVARIANT: just allocated, with room for that many.
         Ok(Arc::new(
             Self {
                 sums,
@@ -119,8 +119,8 @@ impl<C: Counted> Counts<C> {
         )?)
     }
 
-    /// Adds the counts in `counts`, which are those of the first `N` counters, whose bit is set in
-    /// `marks`, and sets them to 0.
+    /// `counts` has counts of the first `N` counters. Adds those whose bit is set in `marks` to the
+    /// sums, and sets them to 0.
     #[inline(always)]
     pub(crate) fn take<const N: usize>(&self, counts: &mut [u64; N], marks: u64) {
         let marks = marks
@@ -172,7 +172,7 @@ pub(crate) struct Details<'a> {
 }
 
 impl Details<'_> {
-    /// Adds a number. Fails with `EMSGSIZE` if there is no room, as do all of these.
+    /// Adds a number. Fails with `EMSGSIZE` if there is no room, as all these methods do.
     pub(crate) fn number(&mut self, name: &CStr, value: impl Into<u64>) -> Result {
         let name = name.as_char_ptr();
         // SAFETY: by the invariant; the name is a C string.

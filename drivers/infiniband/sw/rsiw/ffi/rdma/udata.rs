@@ -5,9 +5,10 @@
 //!
 //! An entry at the core stands for a piece of [`SharedMemory`] under an offset of the device file.
 //! It holds a reference to the memory until nobody can map it any more, so an `mmap` that runs
-//! beside the object's destruction finds it. Established mappings hold the pages themselves
-//! (`vm_insert_page`) and outlive the entry, the object and the device. When the core disassociates
-//! a process it need not take them away: there is no device memory behind them.
+//! beside the object's destruction finds the memory. Established mappings hold the pages themselves
+//! (`vm_insert_page`) and outlive the entry, the object and the device. When the core takes a
+//! device away from a process, it need not take these mappings away: there is no device memory
+//! behind them.
 //!
 //! C headers: [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h),
 //! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h). Context: process.
@@ -140,7 +141,8 @@ impl Udata<'_> {
     /// Returns the driver's part of the process context that makes the call.
     pub(crate) fn context<D: Driver>(&self) -> Option<ArcBorrow<'_, D::Ucontext>> {
         let context = self.ucontext()?.as_ptr();
-        // Otherwise the context is another driver's, whose part of it has another type.
+        // If `D` is not the driver of this module, the driver's part of the context has another
+        // type.
         if !claim_module::<D>() {
             return None;
         }
@@ -171,12 +173,13 @@ struct CoreEntry {
     mem: Arc<SharedMemory>,
 }
 
-/// Memory that processes can map until this is removed. That must be before its verbs object is
+/// Memory that processes can map until [`MmapEntry::remove`]. Call that before the verbs object is
 /// destroyed, while the process's context exists: the entry cannot be freed afterwards.
 ///
 /// # Invariants
 ///
-/// `entry` is null, or an [`CoreEntry`] inserted at the core, in `context`, with a reference of ours.
+/// `entry` is null, or an [`CoreEntry`] inserted at the core, in `context`, with a reference of
+/// ours.
 pub(crate) struct MmapEntry {
     entry: Atomic<*mut CoreEntry>,
     context: Arc<UcontextHandle>,

@@ -285,7 +285,7 @@ impl Umem {
         // CAST: a page's size fits 32 bits.
         offset.end_within(len, PAGE_SIZE as u32)?;
         // SAFETY: a page begins at `start`, by the invariant of `Pinned`, which the guard keeps for
-        // `'a`. What is writable was pinned for that.
+        // `'a`. Memory that is writable was pinned for writing.
         Some(unsafe { PageSlice::new(start, offset, len, self.writable) })
     }
 }
@@ -293,7 +293,8 @@ impl Umem {
 impl Pinned {
     /// Lists the `count` pages of `holder`; `fill` writes their addresses and returns how many it
     /// wrote. Fails with `EOPNOTSUPP` if not all of the memory has pages, and with `ENOMEM`; then
-    /// `holder` lets go of them before `device` is left, since parameters are dropped last to first.
+    /// `holder` lets go of them before `device` is left, since parameters are dropped last to
+    /// first.
     fn new(
         device: GateGuard<Arc<DeviceHandle>>,
         holder: Holder,

@@ -148,7 +148,7 @@ impl SendWr<'_> {
         unsafe { *self.wr().__bindgen_anon_1.wr_id }
     }
 
-    /// Returns what it asks for; `None` if unknown here.
+    /// Returns what the request asks for; `None` if that is unknown here.
     pub(crate) fn operation(&self) -> Option<SendOp> {
         // SAFETY: 32 bits of either member.
         let key = unsafe { *self.wr().ex.invalidate_rkey };
@@ -223,8 +223,8 @@ impl SendWr<'_> {
         }
     }
 
-    /// Returns the registration that it asks for; `None` if it asks for something else, or for a
-    /// region of another driver.
+    /// Returns the registration that the request asks for; `None` if it asks for something else, or
+    /// for a region of another driver.
     pub(crate) fn into_registration(self) -> Option<Registration> {
         if self.wr().opcode != b::ib_wr_opcode_IB_WR_REG_MR {
             return None;
@@ -240,7 +240,7 @@ impl SendWr<'_> {
         if !unsafe { is_ours(mr.device) } {
             return None;
         }
-        // SAFETY: all regions of this driver begin with this.
+        // SAFETY: all regions of this driver begin with an `MrHead`.
         let head = unsafe { &*wr.mr.cast::<MrHead>() };
         Some(Registration {
             stag: wr.key,
@@ -525,7 +525,7 @@ numbers! {
     /// Not carried out: the queue pair is in the Error state.
     WR_FLUSH_ERR = ib_wc_status_IB_WC_WR_FLUSH_ERR,
     MW_BIND_ERR = ib_wc_status_IB_WC_MW_BIND_ERR,
-    /// The peer takes the message for wrong.
+    /// The peer found the message wrong.
     REM_INV_REQ_ERR = ib_wc_status_IB_WC_REM_INV_REQ_ERR,
     REM_ACCESS_ERR = ib_wc_status_IB_WC_REM_ACCESS_ERR,
     GENERAL_ERR = ib_wc_status_IB_WC_GENERAL_ERR,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The C headers of the driver, for the same purpose; bindgen_parameters is beside it. */
+/* The C headers of this driver alone, for bindgen; bindgen_parameters lists what is taken. */
 #include "../bindings_helper.h"
 #include <uapi/rdma/rsiw-abi.h>
 #include "rsiw_methods.h"

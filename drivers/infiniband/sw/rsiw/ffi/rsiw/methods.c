@@ -4,9 +4,9 @@
  * macros. The core looks the objects up and finds the driver's parts of request and response; the
  * callbacks do the rest.
  *
- * An object is looked up for reading, as by the core's own calls that modify one, since doorbells,
- * which may come at the same time, do that as well. The callbacks keep apart calls that change the
- * same object.
+ * An object is looked up for reading, as the core's own calls that modify one do: doorbells may
+ * come at the same time, and also look it up. The callbacks keep calls that change the same object
+ * apart.
  */
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>

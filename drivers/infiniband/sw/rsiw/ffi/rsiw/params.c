@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Module parameters. They change at run time, or may be given more than once, where the last one
- * counts: the module macro of the kernel crate has neither.
+ * Module parameters. They may change at run time, or be given more than once, and then the last one
+ * counts: the module macro of the kernel crate allows neither.
  */
 #include <linux/moduleparam.h>
 #include <linux/string.h>

@@ -2,7 +2,7 @@
 /*
  * What monitoring programs look for in sysfs at every adapter: the version, and the counters of a
  * port that InfiniBand has (Documentation/ABI/stable/sysfs-class-infiniband) as far as they mean
- * something here. And what the device was made with: rdma(8) has no attributes for that.
+ * something here. Also what the device was made with, as rdma(8) has no attributes for that.
  */
 #include <linux/module.h>
 #include <linux/stringify.h>

@@ -2,9 +2,9 @@
 
 //! Trace events (`rsiw_trace.h`).
 //!
-//! Each function is an event. One that is off costs an instruction that does nothing: the closure
-//! that collects the data runs only behind that. `num` is the number of a queue pair, `conn` that
-//! of a connection, `error` an errno or 0.
+//! Each function is an event. An event that is off costs one instruction that does nothing: the
+//! closure that collects the data runs only if it is on. `num` is the number of a queue pair,
+//! `conn` that of a connection, `error` an errno or 0.
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h).
 //!
@@ -133,7 +133,7 @@ events! {
         __tracepoint_rsiw_fpdu_tx, rust_do_trace_rsiw_fpdu_tx;
 
     /// An FPDU with a right CRC came in: octets of the ULPDU, whether it is the last of the
-    /// message, and of the header STag and offset, or number and offset of the message.
+    /// message, and from the header: STag and offset, or number and offset of the message.
     fn fpdu_rx(
         num: u32, opcode: Name, ulpdu: u32, last: bool, stag: u32, to: u64, msn: u32, mo: u32
     ) = __tracepoint_rsiw_fpdu_rx, rust_do_trace_rsiw_fpdu_rx;
@@ -147,7 +147,7 @@ events! {
         __tracepoint_rsiw_invalidate, rust_do_trace_rsiw_invalidate;
 }
 
-/// Returns whether somebody listens to [`fpdu_tx`]: for callers with several of them.
+/// Returns whether somebody listens to [`fpdu_tx`]: for callers that have several FPDUs.
 #[inline(always)]
 pub(crate) fn is_fpdu_tx_on() -> bool {
     if_on!(__tracepoint_rsiw_fpdu_tx, {
@@ -213,7 +213,8 @@ pub(crate) fn completion(cq: &CqHandle, tell: impl FnOnce() -> (u32, u64, Name, 
     if_on!(__tracepoint_rsiw_completion, {
         let (num, id, operation, status, octets, vendor_err) = tell();
         cq.with(|cq| {
-            // SAFETY: the handle keeps the queue, and that its device, alive; names are C strings.
+            // SAFETY: the handle keeps the queue alive, and the queue keeps its device; names are C
+            // strings.
             unsafe {
                 b::rust_do_trace_rsiw_completion(
                     (*cq).device,

@@ -68,8 +68,8 @@ impl Gate {
     ///
     /// # Safety
     ///
-    /// Stands for the drop of a guard that was forgotten, or for a user that was counted by
-    /// [`Gate::try_enter`]. Whoever was inside by it is not any more.
+    /// The call stands for the drop of a guard that was forgotten, or for a user that was counted
+    /// by [`Gate::try_enter`]. This user is not inside any more.
     pub(in crate::ffi) unsafe fn leave(&self) {
         // Release: what the user did inside comes before what the closer does afterwards.
         if self.state.fetch_sub(1, Release) == CLOSED | 1 {

@@ -6,9 +6,9 @@
 //! reference of its own within an RCU read-side section. A removed node drops its reference a grace
 //! period later, by `call_rcu`, so that destroying a thousand objects waits for none of them.
 //!
-//! Where indices are scattered, the way through the xarray is long. A table for these also has
-//! *places* for some of its nodes, by the low bits of the index, where a lookup looks first. Of the
-//! nodes that share a place, the last one that came has it.
+//! Where indices are scattered, the way through the xarray is long. A table for such indices also
+//! has *places* for some of its nodes, by the low bits of the index. A lookup looks there first. Of
+//! the nodes that share a place, the newest has it.
 //!
 //! The memory of the xarray itself, which neighbours share, counts for the memory cgroup of the
 //! process whose insertion needs it.
@@ -128,7 +128,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         self.places.get((index % PLACES) as usize)
     }
 
-    /// Returns the place of an object: see [`RcuTable::place`].
+    /// Returns the place of an index, for C; null if the table has no places.
     fn raw_place(&self, index: u32) -> *mut *mut c_void {
         self.place(index)
             .map_or(core::ptr::null_mut(), |place| place.as_ptr().cast())
@@ -168,7 +168,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         flags: Flags,
     ) -> Result<u32> {
         let mut index = 0;
-        // It gets no place, as others see the node as soon as its index is known.
+        // The node gets no place: others may see it before its index can be written into it.
         let node = Self::node(index, value, flags)?;
         // SAFETY: the xarray is initialised and tracks free entries; `node` is not a special entry;
         // the cursor is accessed here only, under the xarray's lock.

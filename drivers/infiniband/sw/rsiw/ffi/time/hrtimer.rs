@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Timers of microseconds for reference-counted objects. Why these, and not those of the kernel
-//! crate, is told in `time.rs`.
+//! Timers of microseconds for reference-counted objects. `time.rs` says why those of the kernel
+//! crate are not used.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -27,7 +27,7 @@ pub(crate) trait ExpiresSoon: Sized + Send + Sync + 'static {
     /// Returns the timer, which must be a part of the object: any other is not started.
     fn short_timer(&self) -> &ShortTimer<Self>;
 
-    /// Called in softirq when the timer ran out. It may be started again here.
+    /// Called in softirq when the timer ran out. The timer may be started again here.
     fn soon_expired(this: Arc<Self>);
 }
 
@@ -35,9 +35,10 @@ pub(crate) trait ExpiresSoon: Sized + Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// From when `runs` was set until the callback or [`ShortTimer::stop`] resets it, the timer owns a
-/// reference, of which `target` is from `Arc::into_raw`. The timer is a part of the object that
-/// `target` leads to, so that it never has two different values, and the object keeps the timer.
+/// From the moment when `runs` is set until the callback or [`ShortTimer::stop`] resets it, the
+/// timer owns a reference, and `target` is from `Arc::into_raw` of it. The timer is a part of the
+/// object that `target` leads to: so `target` never has two different values, and the object keeps
+/// the timer.
 #[pin_data]
 #[repr(C)]
 pub(crate) struct ShortTimer<T: ExpiresSoon> {
@@ -72,8 +73,8 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         Some(this.short_timer()).filter(|timer| is_part(&**this, *timer))
     }
 
-    /// Starts the timer of `this`, unless it runs. In either case what the caller did before is seen
-    /// when it runs out. Any context.
+    /// Starts the timer of `this`, unless it runs. In either case the callback sees what the caller
+    /// did before. Any context.
     pub(crate) fn start(this: &Arc<T>, us: u32) {
         let Some(timer) = Self::of(this) else {
             kernel::pr_err_once!("BUG: an object names a timer that is not its own\n");
@@ -82,9 +83,9 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         // Others who find the timer marked as running rely on it. So nobody may take the processor
         // away from here until it runs.
         let _here = local_interrupt_disable();
-        // INVARIANT: the reference that it owns from now on is made next; the callback does not
-        // come before the timer was started.
-        // ORDERING: a callback that comes for an earlier start sees what was done before this one.
+        // INVARIANT: the reference that the timer owns from now on is made next; the callback does
+        // not come before the timer was started. ORDERING: a callback that comes for an earlier
+        // start sees what was done before this one.
         if timer.runs.xchg(true, Release) {
             return;
         }
@@ -95,7 +96,7 @@ impl<T: ExpiresSoon> ShortTimer<T> {
         unsafe { b::hrtimer_start_range_ns(timer.timer.get(), ns, 0, MODE) };
     }
 
-    /// Stops the timer of `this` and waits for its callback. One that is started meanwhile may go
+    /// Stops the timer of `this` and waits for its callback. If it is started meanwhile, it may go
     /// on. Not in softirq.
     pub(crate) fn stop(this: &Arc<T>) {
         let Some(timer) = Self::of(this) else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Callbacks of devices, process contexts and protection domains; of counters, those of a device and
-//! those that queue pairs are bound to; and callbacks that tell details of objects, which the core
-//! keeps from being destroyed meanwhile.
+//! Callbacks of devices, process contexts and protection domains; of counters, those of a device
+//! and those that queue pairs are bound to; and callbacks that tell details of objects, which the
+//! core keeps from being destroyed meanwhile.
 
 use super::mr::inner as mr_inner;
 use super::{
@@ -153,9 +153,9 @@ pub(super) unsafe extern "C" fn query_pkey(
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device) {
     // SAFETY: the device is one of `D` (see `Vtable`).
     if unsafe { DeviceObject::<D>::is_installed(dev) } {
-        // Before it is taken out: kernel consumers need it for what they still have of the device.
-        // SAFETY: the device is one of `D` (see `Vtable`), whose part is there until this function
-        // takes it out.
+        // Before the driver's part is taken out: consumers in the kernel need it for what they
+        // still have of the device. SAFETY: the device is one of `D` (see `Vtable`), whose part is
+        // there until this function takes it out.
         D::close(&unsafe { DeviceObject::<D>::get(dev) }.into());
     }
     // SAFETY: the device is one of `D` (see `Vtable`); it is not used through the core any more.
@@ -169,7 +169,7 @@ pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device
 
 /// # Safety
 ///
-/// Called by the core with a registered device of `D`, which it removes then.
+/// Called by the core with a registered device of `D`, which the core removes afterwards.
 pub(super) unsafe extern "C" fn dellink<D: Driver>(dev: *mut b::ib_device) -> c_int {
     // SAFETY: the device is one of `D` (see `Vtable`).
     D::leaving(&unsafe { DeviceObject::<D>::get(dev) }.into());
@@ -382,7 +382,7 @@ pub(super) unsafe extern "C" fn fill_qp<D: Driver>(
 ) -> c_int {
     // SAFETY: the core's object lives during the call.
     if unsafe { is_ud(qp) } {
-        // What there is to say of it the core has said.
+        // The core has said all that there is to say of it.
         return 0;
     }
     // SAFETY: the queue pair is one of `D` (see `Vtable`).

@@ -36,7 +36,7 @@ enum KernelMemory<R> {
 }
 
 impl<R: Send + Sync> KernelMemory<R> {
-    /// Returns the number by which requests to register name it, if they can.
+    /// Returns the number by which requests to register name the memory; `None` if they cannot.
     fn id(&self) -> Option<NonZero<u64>> {
         match self {
             Self::Dma(_) => None,
@@ -288,7 +288,7 @@ pub(super) unsafe extern "C" fn dereg_mr<D: Driver>(
     }
     // SAFETY: as above; the core knows the region no more.
     let mr = unsafe { KBox::from_raw(raw) };
-    // From here on the consumer may use its memory for anything.
+    // Once this has returned, the consumer may use its memory for anything.
     if let Some(memory) = &mr.memory {
         memory.release();
     }

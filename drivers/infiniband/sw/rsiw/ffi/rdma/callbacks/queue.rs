@@ -4,8 +4,8 @@
 //! destroying them, posting, polling and arming.
 //!
 //! To post, a process has its rings and needs the doorbell only. Requests that the core is to post
-//! for a process are refused here: they name its addresses, but the driver would copy from and to
-//! those of the kernel.
+//! for a process are refused here: they name addresses of the process, but the driver would take
+//! these for addresses of the kernel.
 //!
 //! Context: posting, polling and arming in any context, interrupts off included.
 
@@ -143,13 +143,12 @@ pub(super) unsafe extern "C" fn post_destroy_cq<D: Driver>(cq: *mut b::ib_cq) {
 
 /// # Safety
 ///
-/// `cq` is a queue of `D` that is about to be destroyed, and this is the first and the last of the
-/// calls that destroy it.
+/// `cq` is a queue of `D` that is about to be destroyed, and no other call destroys it.
 pub(super) unsafe extern "C" fn destroy_cq<D: Driver>(
     cq: *mut b::ib_cq,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    // SAFETY: as the caller says; the next call is the other one that destroys the queue.
+    // SAFETY: as the caller says; `post_destroy_cq` follows.
     let ret = unsafe { pre_destroy_cq::<D>(cq) };
     // SAFETY: as above.
     unsafe { post_destroy_cq::<D>(cq) };
@@ -435,7 +434,7 @@ pub(super) unsafe extern "C" fn query_qp<D: Driver>(
         let qp = unsafe { QpObject::<D>::get(raw) };
         D::query_qp(&qp)
     };
-    // What is not set below goes to the process, too.
+    // The process also gets the fields that are not set below.
     //
     // SAFETY: the core passes memory for a structure of C, of which all zeros are a value.
     unsafe { attr.write_bytes(0, 1) };
@@ -488,7 +487,8 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
 ///
 /// The core frees the queue pair next; nobody uses it any more.
 unsafe fn unmake_qp<Q>(qp: *mut b::ib_qp) {
-    // Those who found it by its number have a reference by now, which this waits for, or get none.
+    // Those who found the queue pair by its number have a reference by now, for which this waits,
+    // or get none.
     //
     // SAFETY: the queue pair has a handle until it is dropped below.
     unsafe { Object::<b::ib_qp, Q>::handle(qp) }.revoke();
