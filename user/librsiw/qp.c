@@ -45,7 +45,7 @@ static int put_recvs(struct rsiw_ring *ring, uint32_t max_sge, struct ibv_recv_w
 	return ret;
 }
 
-/* Whether the kernel flushes what is posted, and so is to be called. The queue is locked. */
+/* Whether the kernel flushes what is posted, and has to be called. The queue is locked. */
 static bool is_flushed(const struct rsiw_qp *qp)
 {
 	const struct rsiw_rq_ctrl *ctrl = rsiw_behind(&qp->rq);

@@ -94,7 +94,7 @@ int rsiw_set_elements(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv
 	return 0;
 }
 
-/* Makes inline octets of the request's data, in the place of elements. There are none so far. */
+/* Gives the request inline octets instead of elements; there are none so far. */
 void rsiw_begin_inline(struct rsiw_qp *qp, struct rsiw_sqe *sqe)
 {
 	sqe->num_sge = 1;

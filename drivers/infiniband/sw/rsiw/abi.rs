@@ -50,9 +50,9 @@ pub(crate) const VERSION: u32 = 1;
 /// Which rings a process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rings {
-    /// Those of this file.
+    /// The rings of this file.
     Stock,
-    /// Those of [`own`].
+    /// The rings of [`own`].
     Own,
 }
 

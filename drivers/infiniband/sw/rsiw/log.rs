@@ -27,7 +27,7 @@ pub(crate) enum Author {
     Process,
     /// The peer of a process's connection. A process may have both ends.
     PeerOfProcess,
-    /// A consumer in the kernel, and what nobody in particular causes, such as a lack of memory.
+    /// A consumer in the kernel, or nobody in particular, as for a lack of memory.
     Kernel,
     /// The peer of a connection of a consumer in the kernel.
     PeerOfKernel,

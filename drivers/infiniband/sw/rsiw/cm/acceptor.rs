@@ -500,7 +500,7 @@ pub(super) fn is_on_all(id: CallId<'_>) -> bool {
         .is_some_and(|addr| addr.ip().is_unspecified() || addr.ip().is_loopback())
 }
 
-/// See [`super::create_listen`].
+/// Starts to listen: see [`super::create_listen`].
 pub(super) fn create(
     all: &Registry<Listening>,
     acceptors: &Arc<Acceptors>,
@@ -555,7 +555,7 @@ pub(super) fn create(
     Ok(result?)
 }
 
-/// See [`super::destroy_listen`].
+/// Stops listening: see [`super::destroy_listen`].
 pub(super) fn destroy(all: &Registry<Listening>, id: &CmId) -> Result {
     let this = all.get(id.provider_data());
     if let Some(this) = this.filter(|this| all.remove(this)) {

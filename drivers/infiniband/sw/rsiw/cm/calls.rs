@@ -57,7 +57,7 @@ pub(super) fn config(dev: &Device) -> Config {
 /// Returns the depths that a consumer asks for, limited to the device's (T-29, T-30).
 pub(super) fn depths(param: &ConnParam<'_>) -> Depths {
     let field = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
-    // With `wait_placed` a Read asks the other end what it has placed.
+    // With `wait_placed` at least one: a Read asks the other end what it has placed.
     let least = u16::from(params::wait_placed());
     Depths {
         ird: field(param.ird).max(least),
@@ -122,7 +122,7 @@ impl Refusal {
         Self { error, cause }
     }
 
-    /// Logs the refusal behind `what`, which the call of `author` was about, and returns the error.
+    /// Logs the refusal, behind `what`: what the call of `author` was about. Returns the error.
     pub(super) fn log(self, dev: &Device, author: Author, what: fmt::Arguments<'_>) -> Error {
         let Self { error, cause } = self;
         let separator = if cause.is_empty() { "" } else { ": " };

@@ -479,7 +479,7 @@ impl Endpoint {
         Timer::start(self, ms);
     }
 
-    /// Stops the timer, and forgets that it has expired.
+    /// Stops the timer, and forgets that it has expired, if it has.
     pub(super) fn disarm(self: &Arc<Self>, st: &mut EndpointState) {
         Timer::stop(self);
         self.notes.take(EndpointNote::Expired);

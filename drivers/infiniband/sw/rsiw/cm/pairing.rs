@@ -433,7 +433,7 @@ impl Pairing {
             want: DEPTHS,
             private_data: &own.to_wire(),
         };
-        // If that fails, TCP is reset, and the peer tries again.
+        // If this fails, TCP is reset, and the peer tries again.
         if endpoint.try_feed(st, accept).is_err() {
             self.let_go();
         }

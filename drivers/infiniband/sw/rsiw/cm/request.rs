@@ -60,7 +60,7 @@ use kernel::sync::Arc;
 const TOO_MUCH_DATA: Refusal =
     Refusal::new(EINVAL, "more private data than a Request has room for");
 
-/// See [`super::connect`].
+/// Starts to connect: see [`super::connect`].
 pub(super) fn connect(
     endpoints: &Arc<Endpoints>,
     qps: &QpTable,
@@ -220,7 +220,7 @@ pub(super) fn read(this: &Arc<Endpoint>) {
     this.take_over();
 }
 
-/// See [`super::reject`].
+/// Rejects a Request: see [`super::reject`].
 pub(super) fn reject(endpoints: &Endpoints, id: &CmId, private_data: &[u8]) -> Result {
     // Without an endpoint the connection is gone already, which is what is asked for.
     let Some(this) = endpoints.all.get(id.provider_data()) else {
@@ -234,7 +234,7 @@ pub(super) fn reject(endpoints: &Endpoints, id: &CmId, private_data: &[u8]) -> R
 /// The Request was answered already, or not in time.
 const OVER: Refusal = Refusal::new(ECONNRESET, "there is no such request any more");
 
-/// See [`super::accept`].
+/// Accepts a Request: see [`super::accept`].
 pub(super) fn accept(
     endpoints: &Endpoints,
     qps: &QpTable,

@@ -218,7 +218,7 @@ int rsiw_helper_xa_insert_irq(struct xarray *xa, unsigned long index,
 	/* This may drop the lock, but not after it has stored the entry. */
 	err = __xa_insert(xa, index, entry, gfp);
 	if (!err && place) {
-		/* With the Acquire of RcuTable::lookup(): what @entry points to is complete. */
+		/* For the Acquire of RcuTable::lookup(): what @entry points to is complete. */
 		smp_store_release(place, entry);
 	}
 	xa_unlock_irq(xa);

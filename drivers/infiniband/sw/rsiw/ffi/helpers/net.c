@@ -682,7 +682,7 @@ bool rsiw_helper_mod_timer_ms(struct timer_list *timer, unsigned int ms)
 
 /*
  * Whether TCP waits for the peer to acknowledge something, and how many milliseconds ago the peer
- * has acknowledged anything.
+ * last acknowledged anything.
  */
 bool rsiw_helper_tcp_is_unanswered(struct sock *sk, u32 *ms)
 {

@@ -407,7 +407,7 @@ impl Chunk {
         Ok(Self {
             base: base.cast(),
             len,
-            // For long chunks that is practically without limit.
+            // Long chunks have practically no limit.
             fills: Saturating(match len < LONG_LEN {
                 true => SHORT_FILLS,
                 false => u32::MAX,

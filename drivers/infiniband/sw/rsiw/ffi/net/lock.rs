@@ -364,7 +364,7 @@ where
 /// A reference to `value` is only made from a borrowed [`LockedSock`] of the socket at `sk`, for as
 /// long as that is borrowed.
 pub(crate) struct LockedBySock<T> {
-    /// Only compared.
+    /// Used only to compare.
     sk: NonNull<b::sock>,
     value: UnsafeCell<T>,
 }

@@ -24,8 +24,8 @@ use core::ptr::NonNull;
 use kernel::error::to_result;
 use kernel::prelude::*;
 
-/// How many buffers behind the chunk's own are looked at: as many as the longest FPDU takes if each
-/// buffer has one Ethernet segment.
+/// How many buffers are looked at, the chunk's own and those behind it: as many as the longest FPDU
+/// takes if each buffer has one Ethernet segment.
 const MAX_BEHIND: usize = 64;
 
 /// How many octets without an address are copied at a time.
@@ -461,7 +461,7 @@ impl SkbChunk<'_> {
         Some(octets)
     }
 
-    /// Does the same for octets that lie in several pieces, or where there is no address.
+    /// As [`SkbChunk::front`], for octets that lie in several pieces, or where there is no address.
     #[inline(never)]
     fn front_in_pieces(&self, at: usize) -> Option<[u8; 20]> {
         let mut octets = [0; 20];
@@ -489,7 +489,8 @@ impl SkbChunk<'_> {
         Ok(unsafe { b::crc32c(crc, from.cast(), len) })
     }
 
-    /// Does the same for octets that lie in several pieces, or where there is no address.
+    /// As [`SkbChunk::crc32c`], for octets that lie in several pieces, or where there is no
+    /// address.
     #[inline(never)]
     fn crc32c_pieces(&self, at: usize, len: usize, mut crc: u32) -> Result<u32> {
         if !self.has(at, len) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From `struct ib_device_ops` to [`Driver`]: each callback converts, calls one method of the
-//! driver and converts back. The callbacks of `iw_cm` are in this file. Context: process, unless a
-//! callback says otherwise.
+//! From `struct ib_device_ops` to [`Driver`]: each callback converts its arguments, calls one
+//! method of the driver and converts the result. The callbacks of `iw_cm` are in this file.
+//! Context: process, unless a callback says otherwise.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)

@@ -208,7 +208,8 @@ impl<'a> CallId<'a> {
         (mapped != 0 && mapped != asked).then_some(mapped)
     }
 
-    /// Returns whether the port mapper may choose ports for the device. The core always asks it.
+    /// Returns whether the port mapper may choose ports for the device. The core asks the mapper in
+    /// any case.
     fn may_map(self) -> bool {
         // SAFETY: the identifier, and the device that it names, are live.
         let flags = unsafe { (*(*self.0 .0.get()).device).iw_driver_flags };
@@ -447,7 +448,7 @@ fn set_depths(raw: &mut b::iw_cm_event, depths: Depths) {
 pub(crate) const MAX_EVENT_DATA: usize = u8::MAX as usize;
 
 fn set_private_data(raw: &mut b::iw_cm_event, data: &[u8]) {
-    // Consumers take a pointer that is not null for data, whatever the length.
+    // Consumers take any pointer that is not null for data, even if the length is 0.
     if data.is_empty() {
         return;
     }

@@ -201,8 +201,8 @@ impl Umem {
         Self::new(pinned, self.offset, self.len, self.writable)
     }
 
-    /// Returns whether the memory is the calling process's, at the addresses at which it was
-    /// pinned, as far as the process has not changed them since.
+    /// Returns whether the calling process is the one whose memory was pinned. It may have mapped
+    /// other memory at these addresses since.
     pub(crate) fn is_callers(&self) -> bool {
         let Some(_inside) = self.gate.enter() else {
             return false;

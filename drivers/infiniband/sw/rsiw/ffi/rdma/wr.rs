@@ -480,7 +480,7 @@ impl Wc {
         wc.byte_len = self.byte_len;
         wc.vendor_err = self.vendor_err;
         wc.qp = qp;
-        // CAST: flag bits, twice.
+        // CAST: flag bits, in both places.
         match self.extra {
             WcExtra::Nothing => {}
             WcExtra::Invalidated(key) => {

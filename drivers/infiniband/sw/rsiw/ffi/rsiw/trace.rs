@@ -8,7 +8,8 @@
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h).
 //!
-//! Context: any. Events have the device's name, and are left out once the core no longer has it.
+//! Context: any. Events have the device's name, and are left out once the core no longer has the
+//! device.
 #![cfg_attr(
     not(CONFIG_TRACEPOINTS),
     allow(

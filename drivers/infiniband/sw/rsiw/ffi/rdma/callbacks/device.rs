@@ -305,8 +305,9 @@ pub(super) unsafe extern "C" fn counter_alloc_stats<D: Driver>(
 
 /// # Safety
 ///
-/// Called by the core with a counter, whose lock it holds, that began with zeros and the size in
-/// the operations table, and a queue pair of `D` that is bound to none.
+/// Called by the core with a counter and a queue pair of `D`. The core has allocated the counter
+/// zeroed, by the size in the operations table, and holds its lock. The queue pair is bound to no
+/// counter.
 pub(super) unsafe extern "C" fn counter_bind_qp<D: Driver>(
     counter: *mut b::rdma_counter,
     qp: *mut b::ib_qp,

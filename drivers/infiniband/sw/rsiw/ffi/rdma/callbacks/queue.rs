@@ -290,7 +290,7 @@ pub(super) unsafe extern "C" fn create_qp<D: Driver>(
         let kind = unsafe { (*attr).qp_type };
         match kind {
             b::ib_qp_type_IB_QPT_RC => {
-                // SAFETY: as this function is called.
+                // SAFETY: by the caller's promise.
                 unsafe { make_qp::<D, D::Qp>(qp, attr, udata, D::create_qp) }?;
             }
             b::ib_qp_type_IB_QPT_UD if D::HAS_CREATE_UD_QP => {
@@ -316,7 +316,7 @@ type CreateQp<D, Q> = fn(
 ///
 /// # Safety
 ///
-/// As [`create_qp`] is called; queue pairs of that type are a `Q`.
+/// As for [`create_qp`]; a queue pair of that type is a `Q`.
 unsafe fn make_qp<D: Driver, Q>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_init_attr,
@@ -467,7 +467,7 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     if D::HAS_CREATE_UD_QP && unsafe { is_ud(qp) } {
         // SAFETY: the queue pair is one of `D` for datagrams and is not taken out yet.
         D::destroy_ud_qp(unsafe { UdQpObject::<D>::get(qp) });
-        // SAFETY: as this function is called; the driver is through with it.
+        // SAFETY: by the caller's promise; the driver is done with the queue pair.
         unsafe { unmake_qp::<D::UdQp>(qp) };
         return 0;
     }
@@ -476,7 +476,7 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
     if let Err(e) = D::destroy_qp(inner) {
         return e.to_errno();
     }
-    // SAFETY: as this function is called; the driver is through with it.
+    // SAFETY: by the caller's promise; the driver is done with the queue pair.
     unsafe { unmake_qp::<D::Qp>(qp) };
     0
 }
@@ -540,7 +540,7 @@ pub(super) unsafe extern "C" fn post_send<D: Driver>(
 ///
 /// # Safety
 ///
-/// As [`post_send`] is called, with such a queue pair.
+/// As for [`post_send`], with such a queue pair.
 unsafe fn ring_ud<D: Driver>(
     raw: *mut b::ib_qp,
     wr: *const b::ib_send_wr,
