@@ -329,7 +329,7 @@ impl Mr {
             Kind::User { umem, .. } => umem.release(),
             Kind::Dma(memory) => memory.release(),
             Kind::Fast(memory) => memory.release(),
-            Kind::Window(window) => window.unbind(),
+            Kind::Window(window) => window.end(),
         }
     }
 

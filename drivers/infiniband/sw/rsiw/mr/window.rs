@@ -6,7 +6,8 @@
 //!
 //! A window has no memory of its own. An access through it is counted by the gates of both the
 //! window and its region. Who unbinds the window waits until the window's gate is empty. The region
-//! and the queue pair stay as long as windows are bound to them.
+//! and the queue pair stay as long as windows are bound to them. Binds go through the gate of the
+//! window as well: once it is deallocated, nothing is bound to anything by it.
 //!
 //! Context: any, but for creation and binds, which sleep.
 #![forbid(unsafe_code)]
@@ -83,7 +84,7 @@ pub(crate) struct Party<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BindError {
     /// The STag is not that of a window, or is that of another window, or its key is that of the
-    /// bind before (V-MW-17).
+    /// bind before (V-MW-17). Or the window is being deallocated.
     Window,
     /// The window is bound already.
     Valid,
@@ -161,7 +162,7 @@ impl Window {
         )
     }
 
-    /// Returns the gate of those who use memory through the window.
+    /// Returns the gate of those who use memory through the window, or bind it.
     pub(super) fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -180,12 +181,16 @@ impl Window {
         if stag.index() != own.index() || Stag(wr.window).index() != own.index() {
             return Err(BindError::Window);
         }
-        let bound = if self.kind == MwType::One && wr.len == 0 {
-            None
-        } else {
-            Some(self.bound(wr, region.ok_or(BindError::Region)?, party)?)
+        let old = {
+            // Whoever ends the window waits until what is counted here is undone or seen.
+            let _inside = self.gate.enter().ok_or(BindError::Window)?;
+            let bound = if self.kind == MwType::One && wr.len == 0 {
+                None
+            } else {
+                Some(self.bound(wr, region.ok_or(BindError::Region)?, party)?)
+            };
+            self.replace(bound, stag, party)?
         };
-        let old = self.replace(bound, stag, party)?;
         if old.is_some() {
             self.gate.wait_empty();
         }
@@ -312,11 +317,12 @@ impl Window {
         Ok(())
     }
 
-    /// Ends the binding, whoever has it. Sleeps until nobody uses it any more.
-    pub(super) fn unbind(&self) {
+    /// Ends the window, and its binding, whoever has it: afterwards no bind succeeds, and nothing is
+    /// counted for one. Sleeps until nobody uses the window any more, or binds it.
+    pub(super) fn end(&self) {
+        self.gate.close_and_wait();
         let old = self.state.lock().bound.take();
         drop(old);
-        self.gate.wait_empty();
     }
 }
 

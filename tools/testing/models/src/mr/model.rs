@@ -36,6 +36,23 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
     Copied {
+        file: "drivers/infiniband/sw/rsiw/mr/window.rs",
+        from: "    pub(crate) fn bind(",
+        lines: &[
+            "let _inside = self.gate.enter().ok_or(BindError::Window)?;",
+            "Some(self.bound(wr, region.ok_or(BindError::Region)?, party)?)",
+            "self.replace(bound, stag, party)?",
+        ],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/mr/window.rs",
+        from: "    pub(super) fn end(",
+        lines: &[
+            "self.gate.close_and_wait();",
+            "let old = self.state.lock().bound.take();",
+        ],
+    },
+    Copied {
         file: "drivers/infiniband/sw/rsiw/mr.rs",
         from: "    pub(crate) fn register_fast(",
         lines: &[
@@ -45,6 +62,12 @@ pub(crate) const COPIED: &[Copied] = &[
         ],
     },
 ];
+
+/// Who deallocates a window meets who binds it.
+struct Window {
+    gate: Gate,
+    region: Arc<Region>,
+}
 
 struct Region {
     gate: Gate,
@@ -126,7 +149,39 @@ fn binds() {
     assert!(!(registers && region.bound.load(Relaxed)));
 }
 
+/// A window that was deallocated is bound to nothing, and nothing is counted for it, though a
+/// request to bind it is carried out at the same time.
+fn deallocates() {
+    let window = Window {
+        gate: Gate::new().init(),
+        region: region(),
+    };
+    let window = Arc::new(window, GFP_KERNEL).unwrap();
+    let binder = {
+        let window = window.clone();
+        thread::spawn(move || {
+            let Some(_inside) = window.gate.enter() else {
+                return;
+            };
+            if window.region.windows.bind() {
+                window.region.bound.store(true, Relaxed);
+            }
+        })
+    };
+    window.gate.close_and_wait();
+    if window.region.bound.load(Relaxed) {
+        window.region.windows.unbind();
+    }
+    assert!(window.region.windows.end().is_ok());
+    binder.join().unwrap();
+    assert!(!window.region.windows.any());
+}
+
 #[test]
 fn windows() {
-    check("mr/window/count.rs", &[ends, none_any_more, binds], &[]);
+    check(
+        "mr/window/count.rs",
+        &[ends, none_any_more, binds, deallocates],
+        &[],
+    );
 }

@@ -332,7 +332,7 @@ pub(super) unsafe extern "C" fn dealloc_mw<D: Driver>(mw: *mut b::ib_mw) -> c_in
     let dev = unsafe { DeviceObject::<D>::get((*mw).device) };
     // SAFETY: the window is one of `D` (see `Vtable`), and is freed next.
     if let Some(inner) = unsafe { MwObject::<D>::take(mw) } {
-        // Nothing is bound to a window.
+        // A window has no windows, which alone would keep it.
         let _ = D::dereg_mr(&dev, &inner);
     }
     0
