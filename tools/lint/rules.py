@@ -93,7 +93,7 @@ ALL_WAITS = {
     ("ffi/rdma/kmr.rs", "release"): MEMORY,
     ("mr.rs", "register_fast"): MEMORY,
     ("mr/window.rs", "bind"): MEMORY,
-    ("mr/window.rs", "unbind"): MEMORY,
+    ("mr/window.rs", "end"): MEMORY,
     ("qp/stream.rs", "get"): MEMORY,
     ("qp/sending.rs", "invalidate"): MEMORY,
 }

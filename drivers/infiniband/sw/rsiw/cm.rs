@@ -48,6 +48,7 @@ use self::registry::{
 };
 use crate::device::Device;
 use crate::ffi::rdma::iwcm::{
+    AcceptRef,
     CallId,
     CmId,
     ConnParam,
@@ -153,9 +154,14 @@ pub(crate) fn connect(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result 
 
 /// Accepts a connection that an event told of. Unless it fails, an established event follows in
 /// bounded time.
-pub(crate) fn accept(cm: &Cm, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
+pub(crate) fn accept(
+    cm: &Cm,
+    id: CallId<'_>,
+    param: &ConnParam<'_>,
+    reference: AcceptRef,
+) -> Result {
     let dev = &cm.endpoints.dev;
-    request::accept(&cm.endpoints, &cm.qps, id, param)
+    request::accept(&cm.endpoints, &cm.qps, id, param, reference)
         .map_err(|refusal| refusal.log(dev, caller(id), fmt!("QP {}: cannot accept", param.qpn)))?;
     dev.count(Some(Counter::ConnAccepted));
     Ok(())

@@ -68,6 +68,8 @@ pub(crate) struct Gids {
 
 struct Following {
     table: GidTable,
+    /// The table has changed, and the core does not know.
+    is_untold: bool,
     /// The device is gone.
     closed: bool,
 }
@@ -87,6 +89,7 @@ impl Gids {
         let _ = table.follow(guid.to_gid(), &[]);
         let state = Following {
             table,
+            is_untold: false,
             closed: false,
         };
         Arc::pin_init(
@@ -185,8 +188,11 @@ impl WorkItem for Gids {
         let Some(netdev) = this.handle.netdev() else {
             return;
         };
-        if this.follow(&netdev) {
-            this.handle.gids_changed();
+        if this.follow(&netdev) || this.state.lock().is_untold {
+            // While the device is being registered the core cannot be told, and may have read the
+            // table already. Whoever registers it queues this work again.
+            let is_told = this.handle.gids_changed();
+            this.state.lock().is_untold = !is_told;
         }
     }
 }

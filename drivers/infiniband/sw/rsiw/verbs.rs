@@ -55,6 +55,7 @@ use crate::ffi::rdma::handle::{
     SrqHandle, //
 };
 use crate::ffi::rdma::iwcm::{
+    AcceptRef,
     CallId,
     CmId,
     ConnParam,
@@ -454,8 +455,13 @@ impl Driver for Rsiw {
         cm::connect(&rnic.cm, id, param)
     }
 
-    fn accept(rnic: ArcBorrow<'_, Rnic>, id: CallId<'_>, param: &ConnParam<'_>) -> Result {
-        cm::accept(&rnic.cm, id, param)
+    fn accept(
+        rnic: ArcBorrow<'_, Rnic>,
+        id: CallId<'_>,
+        param: &ConnParam<'_>,
+        reference: AcceptRef,
+    ) -> Result {
+        cm::accept(&rnic.cm, id, param, reference)
     }
 
     fn reject(rnic: ArcBorrow<'_, Rnic>, id: &CmId, private_data: &[u8]) -> Result {

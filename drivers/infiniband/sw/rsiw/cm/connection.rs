@@ -504,7 +504,12 @@ impl Endpoint {
             EndpointNote::Abort => self.feed(st, Input::Abort),
             // The timer ran for the next try of the handshake, which the caller makes now.
             EndpointNote::Expired if st.security.is_tried_again() => {}
-            EndpointNote::Expired if st.security.is_in_line() => st.security.elapsed(WAIT_MS),
+            // An initiator has waited in line for as long as it may.
+            EndpointNote::Expired
+                if st.security.is_in_line() && st.connection.awaits() != Awaits::Connected =>
+            {
+                st.security.elapsed(WAIT_MS);
+            }
             EndpointNote::Expired => {
                 let input = if st.is_unacknowledged() {
                     Input::Unacknowledged

@@ -29,6 +29,7 @@ use crate::ffi::net::{
     TcpSocket, //
 };
 use crate::ffi::rdma::iwcm::{
+    AcceptRef,
     Addresses,
     CallId,
     CmId,
@@ -184,6 +185,8 @@ pub(super) struct EndpointState {
     /// The callbacks during set-up, and while lingering; in between the QP has its own.
     pub(super) callbacks: Option<Callbacks<Endpoint>>,
     pub(super) qp: Option<Arc<Qp>>,
+    /// What iw_cm has got for the accept.
+    pub(super) accepted: Option<AcceptRef>,
     /// The place of a refused connection among those that linger.
     pub(super) refused: Option<Quota>,
     /// Notes that were taken and not acted upon yet; empty except in `advance`.
@@ -211,6 +214,7 @@ impl EndpointState {
             spot: None,
             callbacks: None,
             qp: None,
+            accepted: None,
             refused: None,
             left: Notes::NONE,
         }

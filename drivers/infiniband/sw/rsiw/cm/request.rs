@@ -35,6 +35,7 @@ use crate::ffi::net::{
     TcpState, //
 };
 use crate::ffi::rdma::iwcm::{
+    AcceptRef,
     CallId,
     CmId,
     ConnParam, //
@@ -240,9 +241,10 @@ pub(super) fn accept(
     qps: &QpTable,
     id: CallId<'_>,
     param: &ConnParam<'_>,
+    reference: AcceptRef,
 ) -> Result<(), Refusal> {
     let this = endpoints.all.get(id.provider_data()).ok_or(OVER)?;
-    let result = answer(&this, qps, id, param);
+    let result = answer(&this, qps, id, param, reference);
     Endpoint::kick(this);
     result
 }
@@ -253,16 +255,22 @@ fn answer(
     qps: &QpTable,
     id: CallId<'_>,
     param: &ConnParam<'_>,
+    reference: AcceptRef,
 ) -> Result<(), Refusal> {
+    let mut st = this.state.lock();
+    if !st.connection.is_requested() {
+        let first = st.accepted.take().ok_or(OVER)?;
+        // The consumer has accepted once more before it was told of the first accept. iw_cm waits
+        // for that event, so this call succeeds, too. Then the connection ends.
+        first.replaced(&reference);
+        st.accepted = Some(reference);
+        this.feed(&mut st, Input::Shut);
+        return Ok(());
+    }
     let accept = Input::Accept {
         want: depths(param),
         private_data: param.private_data,
     };
-    let mut st = this.state.lock();
-    if !st.connection.is_requested() {
-        this.feed(&mut st, accept);
-        return Err(OVER);
-    }
     let attached = own_qp(this.dev(), qps, param.qpn, id).and_then(|qp| {
         qp.attach(this.clone())?;
         Ok(qp)
@@ -276,6 +284,7 @@ fn answer(
         }
     }
     this.try_feed(&mut st, accept)?;
+    st.accepted = Some(reference);
     st.process = Some(Process::current());
     this.introduce(id);
     Ok(())

@@ -303,12 +303,12 @@ where
     ) -> Phase<I, R> {
         match input {
             Input::Undelivered(event) => return self.undelivered(phase, event, frame, out),
-            Input::Accept { .. } | Input::Reject { .. }
-                if !matches!(phase, Phase::Requested(_)) =>
-            {
-                let is_accept = matches!(input, Input::Accept { .. });
-                out.fails = is_accept.then_some(Error::Reset);
-                return self.answered_again(phase, out);
+            Input::Accept { .. } if !matches!(phase, Phase::Requested(_)) => {
+                out.fails = Some(Error::Reset);
+                return phase;
+            }
+            Input::Reject { .. } if !matches!(phase, Phase::Requested(_)) => {
+                return self.rejected_late(phase, out);
             }
             _ => {}
         }

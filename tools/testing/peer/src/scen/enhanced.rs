@@ -96,6 +96,19 @@ pub fn add(list: &mut List) {
             let event = w.ep.event(c.slot, QUIET)?;
             check("no event", event.is_none(), event)
         });
+    list.rows("L-CORE-4 X-ENH-19")
+        .says("accepted twice before the first message: the connection ends, the QP can go")
+        .runs(|w| {
+            let (mut c, _) = w.enhanced(12, 4, 4, "")?;
+            c.say("accept", "")?;
+            c.tcp.expect_closed()?;
+            c.expect_event("ESTABLISHED", 0)?;
+            c.expect_event("DISCONNECTED", 0)?;
+            c.expect_wc("r", 0, status::FLUSHED)?;
+            // The second accept had a reference to the queue pair, as the first one.
+            w.clean()?;
+            super::mpa::works(w)
+        });
     list.rows("X-ENH-19")
         .says("peer-to-peer: a first message that is not empty establishes as well")
         .runs(|w| {

@@ -19,6 +19,7 @@ use super::handle::{
 };
 use super::iwcm::{
     private_data,
+    AcceptRef,
     CallId,
     CmId,
     ConnParam, //
@@ -27,12 +28,10 @@ use super::stats::Counts;
 use crate::ffi::raw::b;
 use ::kernel::module::this_module;
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 use kernel::error::from_result;
 use kernel::prelude::*;
-use kernel::sync::{
-    Arc,
-    ArcBorrow, //
-};
+use kernel::sync::Arc;
 
 /// The driver's part of each kind of object.
 pub(in crate::ffi) type DeviceObject<D> = Object<b::ib_device, <D as Driver>::Device>;
@@ -196,12 +195,13 @@ unsafe extern "C" fn iw_rem_ref<D: Driver>(qp: *mut b::ib_qp) {
 /// `iw_cm` asks for the reference in a second call, [`iw_add_ref`]. If there were none until then,
 /// destroying a queue pair would have to wait for a grace period. Both callers, `iw_cm_connect` and
 /// `iw_cm_accept`, make the second call at once, exactly one for each queue pair they get, and one
-/// of [`iw_rem_ref`] for each of those. So the reference can be taken here.
+/// of [`iw_rem_ref`] for each of those, unless they forget it ([`AcceptRef`]). So the reference can
+/// be taken here.
 ///
 /// # Safety
 ///
 /// Called by the core with a device of `D`, under a spin lock with interrupts off. For each result
-/// the core calls [`iw_add_ref`] once, and then [`iw_rem_ref`] once.
+/// the core calls [`iw_add_ref`] once, and then [`iw_rem_ref`] at most once.
 unsafe extern "C" fn iw_get_qp<D: Driver>(dev: *mut b::ib_device, qpn: c_int) -> *mut b::ib_qp {
     // SAFETY: the device is one of `D` (see `Vtable`).
     let inner = unsafe { DeviceObject::<D>::get(dev) };
@@ -226,26 +226,6 @@ unsafe extern "C" fn iw_get_qp<D: Driver>(dev: *mut b::ib_device, qpn: c_int) ->
     }
 }
 
-/// Calls `verb`, which connects or accepts.
-///
-/// # Safety
-///
-/// `id` and `param` are valid during the call, and `id` names a device of `D`.
-unsafe fn set_up<D: Driver>(
-    id: *mut b::iw_cm_id,
-    param: *mut b::iw_cm_conn_param,
-    verb: fn(ArcBorrow<'_, D::Device>, CallId<'_>, &ConnParam<'_>) -> Result,
-) -> c_int {
-    from_result(|| {
-        // SAFETY: the identifier names a device of `D`.
-        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
-        // SAFETY: both, and the RDMA CM's identifier, live during the call.
-        let (id, param) = unsafe { (CallId::from_raw(id), ConnParam::from_raw(param)) };
-        verb(dev, id, &param)?;
-        Ok(0)
-    })
-}
-
 /// # Safety
 ///
 /// Called by the core with valid arguments.
@@ -253,8 +233,14 @@ unsafe extern "C" fn iw_connect<D: Driver>(
     id: *mut b::iw_cm_id,
     param: *mut b::iw_cm_conn_param,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe { set_up::<D>(id, param, D::connect) }
+    from_result(|| {
+        // SAFETY: the identifier names a device of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
+        // SAFETY: both, and the RDMA CM's identifier, live during the call.
+        let (id, param) = unsafe { (CallId::from_raw(id), ConnParam::from_raw(param)) };
+        D::connect(dev, id, &param)?;
+        Ok(0)
+    })
 }
 
 /// # Safety
@@ -264,8 +250,18 @@ unsafe extern "C" fn iw_accept<D: Driver>(
     id: *mut b::iw_cm_id,
     param: *mut b::iw_cm_conn_param,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe { set_up::<D>(id, param, D::accept) }
+    from_result(|| {
+        let ptr = NonNull::new(id).ok_or(EINVAL)?;
+        // SAFETY: the identifier names a device of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
+        // SAFETY: both, and the RDMA CM's identifier, live during the call.
+        let (id, param) = unsafe { (CallId::from_raw(id), ConnParam::from_raw(param)) };
+        // SAFETY: the core has just got a reference to the queue pair of this number by
+        // `iw_get_qp`. While there is one, the number is not used again.
+        let reference = unsafe { AcceptRef::new(ptr, D::qp_by_num(&dev, param.qpn)) };
+        D::accept(dev, id, &param, reference)?;
+        Ok(0)
+    })
 }
 
 /// # Safety

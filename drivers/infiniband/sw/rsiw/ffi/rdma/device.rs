@@ -200,14 +200,14 @@ impl DeviceHandle {
         });
     }
 
-    /// Makes the core read the port's GIDs anew, if the device is registered. The core tells
-    /// consumers only of GIDs that it gave itself. While it reads, consumers may find one GID or
-    /// another missing.
-    pub(crate) fn gids_changed(&self) {
-        self.with(|dev| {
+    /// Makes the core read the port's GIDs anew; returns false if the device is not registered. The
+    /// core tells consumers only of GIDs that it gave itself. While it reads, consumers may find one
+    /// GID or another missing.
+    pub(crate) fn gids_changed(&self) -> bool {
+        let told = self.with(|dev| {
             // SAFETY: the gate keeps the device alive.
             if !unsafe { h::ib_device_try_get(dev) } {
-                return;
+                return false;
             }
             let mut event = event(b::ib_event_type_IB_EVENT_GID_CHANGE);
             event.device = dev;
@@ -216,7 +216,9 @@ impl DeviceHandle {
             unsafe { b::ib_dispatch_event(&raw const event) };
             // SAFETY: gives the reference back.
             unsafe { b::ib_device_put(dev) };
+            true
         });
+        told == Some(true)
     }
 
     /// Returns the core's number of the device, unless it is going away. A registered device keeps

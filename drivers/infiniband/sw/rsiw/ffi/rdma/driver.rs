@@ -19,6 +19,7 @@ use super::handle::{
     SrqHandle, //
 };
 use super::iwcm::{
+    AcceptRef,
     CallId,
     CmId,
     ConnParam,
@@ -440,11 +441,13 @@ pub(crate) trait Driver: Sized + 'static {
         Err(EOPNOTSUPP)
     }
 
-    /// Accepts a connection. Events follow only after success.
+    /// Accepts a connection. Events follow only after success. `_reference` is that of iw_cm to the
+    /// queue pair.
     fn accept(
         _dev: ArcBorrow<'_, Self::Device>,
         _id: CallId<'_>,
         _param: &ConnParam<'_>,
+        _reference: AcceptRef,
     ) -> Result {
         Err(EOPNOTSUPP)
     }

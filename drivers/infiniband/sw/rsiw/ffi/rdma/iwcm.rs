@@ -36,6 +36,7 @@ use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
+use kernel::sync::Arc;
 use kernel::types::Opaque;
 
 /// A `struct iw_cm_id`: one connection, or one listener, of a consumer. A reference is held as long
@@ -307,6 +308,46 @@ impl Deref for CallId<'_> {
 impl From<CallId<'_>> for ARef<CmId> {
     fn from(id: CallId<'_>) -> Self {
         id.0.into()
+    }
+}
+
+/// The reference to a queue pair that iw_cm has taken for an accept.
+///
+/// iw_cm stores it with the identifier, and gives it back when the accept fails, or later with the
+/// close event. If the consumer accepts by the identifier once more, iw_cm stores the reference of
+/// that accept in its place, and forgets this one.
+///
+/// # Invariants
+///
+/// For an accept of the identifier at `id`, iw_cm has got a reference to the queue pair of `qp`, by
+/// [`Handle::hold`](super::handle::Handle::hold).
+pub(crate) struct AcceptRef {
+    id: NonNull<b::iw_cm_id>,
+    /// `None` if the queue pair is being destroyed.
+    qp: Option<Arc<QpHandle>>,
+}
+
+// SAFETY: the identifier is only compared.
+unsafe impl Send for AcceptRef {}
+
+impl AcceptRef {
+    /// # Safety
+    ///
+    /// iw_cm calls to accept by `id`, and has a reference to the queue pair of `qp` for that.
+    pub(super) unsafe fn new(id: NonNull<b::iw_cm_id>, qp: Option<Arc<QpHandle>>) -> Self {
+        // INVARIANT: as the caller says.
+        Self { id, qp }
+    }
+
+    /// Gives the reference back in the place of iw_cm, which has stored that of a later accept,
+    /// `by`, in its place. Does nothing if that is of another identifier.
+    pub(crate) fn replaced(self, by: &Self) {
+        if let Some(qp) = self.qp.filter(|_| self.id == by.id) {
+            // SAFETY: by the type invariants iw_cm took the reference. It accepts only by an
+            // identifier that no event has come for since, so it had not given the reference back.
+            // Now it has no pointer to it any more.
+            unsafe { qp.release() };
+        }
     }
 }
 

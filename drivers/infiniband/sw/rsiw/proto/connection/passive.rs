@@ -120,9 +120,9 @@ where
         }
     }
 
-    /// Takes an answer to a Request that has one. If an established event is still due, iw_cm has
-    /// given up its identifier for this answer, and asserts that it is told nothing more.
-    pub(super) fn answered_again(&mut self, phase: Phase<I, R>, out: &mut Outputs) -> Phase<I, R> {
+    /// Takes a reject of a Request that was answered. If an established event is still due, iw_cm
+    /// has given up its identifier for the reject, and asserts that it is told nothing more.
+    pub(super) fn rejected_late(&mut self, phase: Phase<I, R>, out: &mut Outputs) -> Phase<I, R> {
         let is_accepted = matches!(phase, Phase::Running(Link::Accepted { .. }));
         if !is_accepted && self.outbox.established.is_none() {
             return phase;

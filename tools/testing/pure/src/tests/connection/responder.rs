@@ -325,10 +325,10 @@ fn answers_without_request() {
     }
 }
 
-/// L-CORE-4: a consumer that answers again before it is told how its accept ended. iw_cm has given
-/// up its identifier, so that nothing is told any more, and the stream ends.
+/// L-CORE-4: a consumer that rejects behind its accept, before it is told how that ended. iw_cm has
+/// given up its identifier, so that nothing is told any more, and the stream ends.
 #[test]
-fn answered_again() {
+fn rejected_late() {
     let happened: [fn(&mut Endpoint); 4] = [
         |_| {},
         |this| assert!(this.feed(Input::FirstSegment).is_ok()),
@@ -338,22 +338,31 @@ fn answered_again() {
             this.stream_ends(StreamEnd::Graceful);
         },
     ];
-    let again: [fn(&mut Endpoint); 2] = [
-        |this| this.reject(b"no"),
-        |this| assert_eq!(this.accept(depths(4, 4), b""), Err(Error::Reset)),
-    ];
     for happened in happened {
-        for again in again {
-            let mut this = accepted(ALL);
-            happened(&mut this);
-            let is_running = this.connection.is_running();
-            again(&mut this);
-            assert!(!is_running || this.around.qp == QpIs::Aborted);
-            assert!(!is_running || this.around.timer.is_none());
-            assert!(this.feed(Input::FirstSegment).is_ok());
-            this.settle();
-            // The Request only.
-            assert_eq!(this.events.len(), 1);
-        }
+        let mut this = accepted(ALL);
+        happened(&mut this);
+        let is_running = this.connection.is_running();
+        this.reject(b"no");
+        assert!(!is_running || this.around.qp == QpIs::Aborted);
+        assert!(!is_running || this.around.timer.is_none());
+        assert!(this.feed(Input::FirstSegment).is_ok());
+        this.settle();
+        // The Request only.
+        assert_eq!(this.events.len(), 1);
     }
+}
+
+/// L-CORE-4: an accept behind an accept ends the connection ([`Input::Shut`]), of which the consumer
+/// is told: iw_cm waits for the established event, and then for the close event.
+#[test]
+fn accepted_again() {
+    let mut this = accepted(ALL);
+    assert_eq!(this.accept(depths(4, 4), b""), Err(Error::Reset));
+    assert!(this.connection.is_running());
+    assert!(this.feed(Input::Shut).is_ok());
+    assert!(this.around.qp == QpIs::Aborted);
+    this.stream_ends(StreamEnd::Reset);
+    this.settle();
+    // The Request, how the accept ended, and the end.
+    assert_eq!(this.events.len(), 3);
 }
