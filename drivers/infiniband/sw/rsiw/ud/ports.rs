@@ -3,7 +3,9 @@
 //! Where the datagrams of a device come and go: a UDP socket for each of its GIDs, while it has
 //! queue pairs for datagrams. So no port is open on a host without a program that uses them.
 //!
-//! Locks: `UdPorts::open` is held while sockets are made and closed, and not while one is used.
+//! Locks: `UdPorts::users` is held while sockets are made and closed. Who sends does not take it, so
+//! a process that is kept off its processor meanwhile keeps nobody else from sending. Inside of it is
+//! `UdPorts::open`, a spin lock.
 //!
 //! Context: process; softirq where datagrams are received.
 #![forbid(unsafe_code)]
@@ -36,9 +38,11 @@ use core::num::Saturating;
 use kernel::prelude::*;
 use kernel::sync::{
     new_mutex,
+    new_spinlock,
     Arc,
     ArcBorrow,
-    Mutex, //
+    Mutex,
+    SpinLock, //
 };
 use kernel::workqueue::{
     Work,
@@ -58,34 +62,44 @@ pub(crate) struct UdPorts {
     pub(super) dev: Arc<Device>,
     pub(super) qps: Arc<UdQpTable>,
     #[pin]
-    open: Mutex<OpenPorts>,
+    users: Mutex<Users>,
+    /// Changed by who holds `users` only.
+    #[pin]
+    open: SpinLock<OpenPorts>,
+}
+
+/// Who needs sockets.
+struct Users {
+    /// How many queue pairs do.
+    count: Saturating<usize>,
+    /// The device is gone.
+    closed: bool,
+    /// The UDP port of the sockets that are open, at both ends.
+    number: u16,
 }
 
 struct OpenPorts {
-    /// Queue pairs that need the sockets.
-    users: Saturating<usize>,
-    /// The device is gone.
-    closed: bool,
     gids: GidTable,
-    /// The UDP port of those that are open, at both ends.
-    number: u16,
     ports: [Option<Arc<UdPort>>; MAX_GIDS],
 }
 
 impl UdPorts {
     pub(crate) fn new(dev: &Arc<Device>, qps: Arc<UdQpTable>) -> Result<Arc<Self>> {
-        let open = OpenPorts {
-            users: Saturating(0),
+        let users = Users {
+            count: Saturating(0),
             closed: false,
-            gids: GidTable::EMPTY,
             number: 0,
+        };
+        let open = OpenPorts {
+            gids: GidTable::EMPTY,
             ports: [const { None }; MAX_GIDS],
         };
         Arc::pin_init(
             pin_init!(Self {
                 dev: dev.clone(),
                 qps,
-                open <- new_mutex!(open, "rsiw::UdPorts::open"),
+                users <- new_mutex!(users, "rsiw::UdPorts::users"),
+                open <- new_spinlock!(open, "rsiw::UdPorts::open"),
             }),
             GFP_KERNEL,
         )
@@ -109,50 +123,64 @@ impl UdPorts {
 
     /// Needs the sockets, until [`UdPorts::leave`].
     pub(super) fn join(&self, number: u16) {
-        let mut open = self.open.lock();
-        if open.users.0 == 0 {
-            open.number = number;
+        let mut users = self.users.lock();
+        if users.count.0 == 0 {
+            users.number = number;
         }
-        open.users += 1;
-        self.open_all(&mut open);
+        users.count += 1;
+        self.open_all(&users);
     }
 
     pub(super) fn leave(&self) {
-        let mut open = self.open.lock();
-        open.users -= 1;
-        if open.users.0 == 0 {
-            open.close_all();
+        let mut users = self.users.lock();
+        users.count -= 1;
+        if users.count.0 == 0 {
+            self.close_all();
         }
     }
 
     /// Takes note of the GIDs of the device.
     pub(crate) fn follow(&self, gids: &GidTable) {
-        let mut open = self.open.lock();
-        open.gids = *gids;
-        if open.users.0 > 0 {
-            self.open_all(&mut open);
+        let users = self.users.lock();
+        self.open.lock().gids = *gids;
+        if users.count.0 > 0 {
+            self.open_all(&users);
+        }
+    }
+
+    /// Puts a socket, or none, in the place of that of the GID at `index`, which is closed.
+    fn replace(&self, index: usize, port: Option<Arc<UdPort>>) {
+        let old = match self.open.lock().ports.get_mut(index) {
+            Some(slot) => core::mem::replace(slot, port),
+            None => port,
+        };
+        if let Some(old) = old {
+            old.close();
         }
     }
 
     /// Opens the sockets of all GIDs that have none, and closes those of former GIDs.
-    fn open_all(&self, open: &mut OpenPorts) {
-        let Some(netdev) = self.dev.netdev().filter(|_| !open.closed) else {
+    fn open_all(&self, users: &Users) {
+        let Some(netdev) = self.dev.netdev().filter(|_| !users.closed) else {
             return;
         };
-        let (gids, number) = (open.gids, open.number);
-        for (index, slot) in (0..MAX_GIDS).zip(open.ports.iter_mut()) {
-            let gid = gids.get(index);
-            if slot.as_ref().is_some_and(|port| port.gid == gid) {
+        for index in 0..MAX_GIDS {
+            let (gid, is_open) = {
+                let open = self.open.lock();
+                let gid = open.gids.get(index);
+                let port = open.ports.get(index).and_then(Option::as_ref);
+                (gid, port.is_some_and(|port| port.gid == gid))
+            };
+            if is_open {
                 continue;
             }
-            if let Some(old) = slot.take() {
-                old.close();
-            }
+            // Also if there will be no other one.
+            self.replace(index, None);
             if gid == NO_GID {
                 continue;
             }
-            match self.open(&netdev, gid, number) {
-                Ok(port) => *slot = Some(port),
+            match self.open(&netdev, gid, users.number) {
+                Ok(port) => self.replace(index, Some(port)),
                 // The first GID is an address of the interface, or is not.
                 Err(e) if e == EADDRNOTAVAIL || e == EAFNOSUPPORT => {}
                 Err(e) => {
@@ -187,16 +215,14 @@ impl UdPorts {
 
     /// Closes all for good, as the device goes away.
     pub(crate) fn close(&self) {
-        let mut open = self.open.lock();
-        open.closed = true;
-        open.close_all();
+        let mut users = self.users.lock();
+        users.closed = true;
+        self.close_all();
     }
-}
 
-impl OpenPorts {
-    fn close_all(&mut self) {
-        for port in self.ports.iter_mut().filter_map(Option::take) {
-            port.close();
+    fn close_all(&self) {
+        for index in 0..MAX_GIDS {
+            self.replace(index, None);
         }
     }
 }

@@ -100,7 +100,7 @@ pub fn add(list: &mut List) {
         .says("accepted twice before the first message: the connection ends, the QP can go")
         .runs(|w| {
             let (mut c, _) = w.enhanced(12, 4, 4, "")?;
-            c.say("accept", "")?;
+            c.say("accept_again", "")?;
             c.tcp.expect_closed()?;
             c.expect_event("ESTABLISHED", 0)?;
             c.expect_event("DISCONNECTED", 0)?;

@@ -155,6 +155,18 @@ static void command(const char *cmd, struct slot *s)
 			error(cmd);
 		else
 			puts("ok");
+	} else if (!strcmp(cmd, "accept_again")) {
+		/* The library would take the queue pair to RTR once more, which fails. */
+		struct ibv_qp *qp = s->id->qp;
+
+		conn_param(&p, data);
+		p.qp_num = qp->qp_num;
+		s->id->qp = NULL;
+		if (rdma_accept(s->id, &p))
+			error(cmd);
+		else
+			puts("ok");
+		s->id->qp = qp;
 	} else if (!strcmp(cmd, "reject")) {
 		conn_param(&p, data);
 		s->rejected = true;
