@@ -205,8 +205,8 @@ impl UdPorts {
     pub(super) fn way(&self, index: usize, dest: Gid) -> Option<(Arc<UdPort>, Gid)> {
         let open = self.open.lock();
         let gids = (open.gids.get(index), dest);
-        // Bound: [`MAX_GIDS`].
         let mut ports = open.ports.iter().flatten();
+        // Bound: [`MAX_GIDS`].
         let addresses = ports.clone().map(|port| port.gid);
         let (own, to) = addresses_of(gids, open.gids.get(0), addresses)?;
         let port = ports.find(|port| port.gid == own)?;

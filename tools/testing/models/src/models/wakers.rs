@@ -46,7 +46,7 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/cm/request.rs",
         from: "pub(super) fn accept(",
         lines: &[
-            "let result = answer(&this, qps, id, param);",
+            "let result = answer(&this, qps, id, param, reference);",
             "Endpoint::kick(this);",
         ],
     },

@@ -315,7 +315,12 @@ impl Endpoint {
     /// The consumer accepts, as the driver has it do.
     pub(crate) fn accept(&mut self, want: Depths, private_data: &[u8]) -> Result<(), Error> {
         let accept = Input::Accept { want, private_data };
-        self.answered();
+        let told = &mut self.around.told;
+        told.answered = true;
+        if told.accepted {
+            // iw_cm waits for the events of the first accept.
+            return self.feed(Input::Shut);
+        }
         if !self.connection.is_requested() {
             return self.feed(accept);
         }
@@ -327,14 +332,10 @@ impl Endpoint {
 
     /// The consumer rejects.
     pub(crate) fn reject(&mut self, private_data: &[u8]) {
-        self.answered();
-        assert!(self.feed(Input::Reject { private_data }).is_ok());
-    }
-
-    fn answered(&mut self) {
         let told = &mut self.around.told;
         told.answered = true;
         told.disowned |= told.accepted && told.established == (0, 0);
+        assert!(self.feed(Input::Reject { private_data }).is_ok());
     }
 
     /// TCP connects and takes the Request, or not.
