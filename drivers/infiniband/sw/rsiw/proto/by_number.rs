@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs that their consumers connect by number, as InfiniBand has it: two programs tell each
-//! other the addresses, QP numbers and packet sequence numbers (PSNs) of their queue pairs by some
-//! way of their own, and each tells its own queue pair those of the other one, with the step to RTR.
-//! What follows from that is decided here; there is no consumer of the connection manager.
+//! Queue pairs that their consumers connect by number, as with InfiniBand. Two programs exchange
+//! the addresses, QP numbers and packet sequence numbers (PSNs) of their queue pairs in some way of
+//! their own. With the step to RTR each program gives those of the peer to its own queue pair. This
+//! file decides what follows from that. The connection manager has no consumer here.
 //!
-//! Both ends are drivers of this kind. The one with the higher number connects ([`Pair::dials`]),
-//! by a Request whose private data is a [`Hello`]; the other one judges it ([`judge`]) and answers
-//! with a `Hello` of its own, or with a objection. Whichever end is ready first, they meet: whoever
-//! dials tries again ([`Trying`]), and a Request that comes early is parked.
+//! Both ends run this driver. The end with the higher number connects ([`Pair::dials`]): it sends a
+//! Request whose private data is a [`Hello`]. The other end judges the Request ([`judge`]) and
+//! answers with a `Hello` of its own, or with an objection. Either end may be ready first: the end
+//! that dials tries again ([`Trying`]), and a Request that comes early is parked.
 //!
-//! Each end says which PSN it expects the other one to begin with, and checks its own against what
-//! the other one says once it knows its own, which is with the step to RTS. PSNs mean nothing else
-//! here: many programs use constants.
+//! A `Hello` says with which PSN its sender expects the other end to begin. An end knows its own
+//! first PSN from the step to RTS on, and then compares it with what the other end expects. PSNs
+//! have no other use here: many programs use constants.
 //!
-//! The addresses are GIDs ([`GidTable`]). Programs tell each other a GID, and name it by its index.
-//! So an address of the interface keeps its index for as long as the interface has it, whatever
-//! other addresses come and go. Index 0 has the GID that is made of the hardware address: the RDMA CM
-//! takes that one, whatever it is.
+//! The addresses are GIDs ([`GidTable`]). Programs exchange GIDs, but name them to the driver by an
+//! index. So an address keeps its index for as long as the interface has the address, whatever
+//! other addresses come and go. Index 0 has the GID that is made of the hardware address: the RDMA
+//! CM uses the GID of index 0, whatever it is.
 //!
-//! Pure: any context, under the lock of what these belong to.
+//! Pure: any context, under the lock of the object that owns the value.
 #![forbid(unsafe_code)]
 
 use core::cmp::Ordering;
@@ -41,7 +41,7 @@ pub(crate) type Gid = [u8; 16];
 /// How many GIDs a port can have.
 pub(crate) const MAX_GIDS: usize = 32;
 
-/// What an index without a GID has, as for the core.
+/// The entry of an index without a GID, as in the RDMA core.
 pub(crate) const NO_GID: Gid = [0; 16];
 
 /// The GIDs of a port, by index.
@@ -56,8 +56,9 @@ impl GidTable {
         self.0.get(index).copied().unwrap_or(NO_GID)
     }
 
-    /// Follows the interface, which has `first` for index 0 and these addresses now. Addresses for
-    /// which no index is free are left out. Returns whether the table has changed.
+    /// Brings the table up to date: `first` is the GID of index 0, and `addresses` are what the
+    /// interface has now. Addresses for which no index is free are left out. Returns whether the
+    /// table has changed.
     pub(crate) fn follow(&mut self, first: Gid, addresses: &[Gid]) -> bool {
         let before = *self;
         let [index_0, others @ ..] = &mut self.0;
@@ -80,12 +81,12 @@ impl GidTable {
     }
 }
 
-/// Returns the addresses that two GIDs stand for, own and peer's: those of a step to RTR, or of a
-/// datagram. `None` if the own one is no address of the interface, which has `addresses`.
+/// Returns the addresses that two GIDs stand for, this end's and the peer's, as in a step to RTR or
+/// in a datagram. `None` if this end's is not one of `addresses`, which are the interface's.
 ///
-/// `first`, the GID of index 0, is an address only if the interface has that. Otherwise it still
-/// names this device, which any of its addresses reaches from here: the one that the other GID is,
-/// so that both ends take the same, or the first one if both name index 0.
+/// `first` is the GID of index 0. If it is none of `addresses`, it names this device, and then both
+/// ends are on this device. Both get the same address: the other GID, or the first of `addresses`
+/// if both GIDs are `first`.
 pub(crate) fn addresses_of(
     (own, peer): (Gid, Gid),
     first: Gid,
@@ -110,8 +111,8 @@ const MASK_24: u32 = 0xff_ffff;
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QpEnd {
-    /// This comes first, so that programs that name different addresses of one end agree on who
-    /// dials.
+    /// Ends are compared by this field first. So both ends agree on who dials, even if programs
+    /// name one end by different addresses.
     qpn: u32,
     gid: Gid,
 }
@@ -177,9 +178,9 @@ impl Pair {
         self.caller() == Caller::OtherEnd
     }
 
-    /// Returns what this end says to the other one. `rnr_retry` is how often it sends again for lack
-    /// of a receive, if that is known yet; `takes_immediate` whether its consumer can be told of
-    /// immediate data that come with a Send.
+    /// Returns what this end says to the other one. `rnr_retry` is how often this end repeats a
+    /// message for which the peer has no receive, if that is known yet. `takes_immediate` says
+    /// whether this end's consumer can be told of immediate data that come with a Send.
     pub(crate) fn hello(&self, rnr_retry: Option<u8>, takes_immediate: bool) -> Hello {
         Hello {
             from: self.own.qpn,
@@ -190,7 +191,8 @@ impl Pair {
         }
     }
 
-    /// Checks what the other end says. `psn` is what this end begins with, if that is known yet.
+    /// Checks what the other end says. `psn` is the PSN that this end begins with, if it is known
+    /// yet.
     pub(crate) fn check(&self, hello: &Hello, psn: Option<u32>) -> Result<(), Objection> {
         if (hello.from, hello.to) != (self.peer.qpn, self.own.qpn) {
             return Err(Objection::NotExpected);
@@ -203,7 +205,7 @@ impl Pair {
 pub(crate) const HELLO_LEN: usize = 32;
 const MAGIC: [u8; 8] = *b"rsiwQPs\0";
 const VERSION: u8 = 1;
-/// What `rnr_retry` is if it is not known.
+/// The value of `rnr_retry` that means "not known".
 const UNKNOWN: u8 = 0xff;
 /// The flag of an end whose consumer can be told of immediate data that come with a Send.
 const TAKES_IMMEDIATE: u8 = 1 << 0;
@@ -216,7 +218,7 @@ struct RawHello {
     /// Zero, or why the Request is refused.
     objection: u8,
     rnr_retry: u8,
-    /// Of which there is [`TAKES_IMMEDIATE`].
+    /// [`TAKES_IMMEDIATE`] or nothing.
     flags: u8,
     from: U32,
     to: U32,
@@ -232,16 +234,16 @@ pub(crate) struct Hello {
     pub(crate) from: u32,
     pub(crate) to: u32,
     expects_psn: u32,
-    /// How often the sender of this sends a message again for which there is no receive.
+    /// How often the sender of this `Hello` repeats a message for which there is no receive.
     pub(crate) rnr_retry: Option<u8>,
-    /// The sender of this takes Sends with immediate data.
+    /// The sender of this `Hello` takes Sends with immediate data.
     pub(crate) takes_immediate: bool,
 }
 
 impl Hello {
-    /// Reads the private data of a Request, or of a Reply, which may be a objection.
+    /// Reads the private data of a Request, or of a Reply, which may be an objection.
     pub(crate) fn parse(data: &[u8]) -> Result<Self, Objection> {
-        // Who listens gets private data of any length; more may be there in a later version.
+        // The end that listens gets private data of any length; a later version may have more.
         let (raw, _) = RawHello::read_from_prefix(data).map_err(|_| Objection::Foreign)?;
         if raw.magic != MAGIC {
             return Err(Objection::Foreign);
@@ -278,7 +280,8 @@ impl Hello {
         })
     }
 
-    /// Checks whether the sender of this expects what this end begins with, if that is known yet.
+    /// Checks whether the sender of this `Hello` expects `psn`, with which this end begins; any
+    /// `Hello` is right if that is not known yet.
     pub(crate) fn check_psn(&self, psn: Option<u32>) -> Result<(), Objection> {
         match psn {
             Some(psn) if psn & MASK_24 != self.expects_psn => Err(Objection::Psn),
@@ -290,7 +293,7 @@ impl Hello {
 /// Why two ends do not meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Objection {
-    /// What the other one says is nothing of this kind.
+    /// The private data of the other end is no `Hello`.
     Foreign,
     Version,
     /// There is no QP of that number.
@@ -358,15 +361,15 @@ impl Objection {
     }
 }
 
-/// How the QP that a Request names looks to the side that was connected to.
+/// What the side that gets a Request finds under the QP number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Callee {
     Nobody,
-    /// It exists, and its consumer has not told it of a peer yet.
+    /// The QP exists, but its consumer has not named a peer yet.
     Unready,
-    /// It waits for this peer, and begins with this PSN, if that is known yet.
+    /// The QP waits for this peer, and begins with this PSN, if that is known yet.
     Waits(Pair, Option<u32>),
-    /// It has a connection, had one, or is in error.
+    /// The QP has a connection, had one, or is in error.
     Taken,
 }
 
@@ -374,20 +377,20 @@ pub(crate) enum Callee {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Accept,
-    /// Keep it until the QP is ready.
+    /// Keep the Request until the QP is ready.
     Park,
     Refuse(Objection),
 }
 
-/// Returns what to do with a Request that says `hello` and came from the address `from` to `to`, as
-/// TCP has them; `seen` is the QP that it names.
+/// Returns what to do with a Request that says `hello`. `from` and `to` are the addresses of its
+/// TCP connection; `seen` is what is found under the QP number that it names.
 pub(crate) fn judge(hello: &Hello, from: Gid, to: Gid, seen: Callee) -> Verdict {
     match seen {
         Callee::Nobody => Verdict::Refuse(Objection::NoSuchQp),
         Callee::Unready => Verdict::Park,
         Callee::Taken => Verdict::Refuse(Objection::Taken),
         Callee::Waits(pair, psn) => {
-            // What comes from elsewhere is nothing that the consumer has asked for.
+            // The consumer has asked for a connection between two addresses, and for no other.
             if (pair.peer.gid, pair.own.gid) != (from, to) || !pair.listens() {
                 return Verdict::Refuse(Objection::NotExpected);
             }
@@ -399,12 +402,12 @@ pub(crate) fn judge(hello: &Hello, from: Gid, to: Gid, seen: Callee) -> Verdict 
     }
 }
 
-/// Milliseconds until the first try, or look, is repeated, and the most between two.
+/// The first pause between two tries, or looks, in milliseconds, and the longest one.
 const FIRST_PAUSE: Saturating<u32> = Saturating(50);
 const LONGEST_PAUSE: Saturating<u32> = Saturating(1_000);
 /// For how many milliseconds the first try waits for the step to RTS.
 const PUT_OFF_MS: u32 = 200;
-/// Bounds of how many milliseconds requests wait for a peer that does not answer.
+/// The least and the most milliseconds that requests wait for a peer that does not answer.
 const LEAST_WAIT_MS: u32 = 2_000;
 const MOST_WAIT_MS: u32 = 60_000;
 
@@ -424,27 +427,28 @@ impl Trying {
         is_put_off: false,
     };
 
-    /// Returns for how many milliseconds the first try is put off, once: until the consumer has taken
-    /// the step to RTS, in which it tells what the peer is to know. Most do that at once, but some
-    /// not before the peer has met them.
+    /// Returns for how many milliseconds to put off the first try; `None` if it is due. It is put
+    /// off once, while the consumer has not taken the step to RTS (`sends`), because that step sets
+    /// a part of what the peer is told. Most consumers take that step at once, but some only after
+    /// the two ends have met.
     pub(crate) fn put_off(&mut self, sends: bool) -> Option<u32> {
         let is_due = sends || self.is_put_off || !self.is_first();
         self.is_put_off |= !is_due;
         (!is_due).then_some(PUT_OFF_MS)
     }
 
-    /// Returns whether there was no pause yet.
+    /// Returns whether there has been no pause yet.
     pub(crate) fn is_first(&self) -> bool {
         self.pause.0 == 0
     }
 
-    /// Ends a pause, of which there is none before the first call. `posted` says whether requests
-    /// wait, and `most_ms` for how long they may. Returns the milliseconds of the next pause;
-    /// `None` if requests have waited for too long.
+    /// Returns the milliseconds of the next pause; all calls but the first end a pause. `posted`
+    /// says whether requests wait, and `most_ms` for how long they may. `None` if requests have
+    /// waited for too long.
     pub(crate) fn next(&mut self, posted: bool, most_ms: u32) -> Option<u32> {
         match posted {
             true => self.waited += self.pause,
-            // Nobody waits for an answer of the peer, which may come minutes later.
+            // No request waits for the peer, which may come minutes later.
             false => self.waited = Saturating(0),
         }
         if self.waited.0 >= most_ms {
@@ -457,23 +461,25 @@ impl Trying {
     }
 }
 
-/// How long the peer of a connection has been silent although it was to answer.
+/// How long the peer of a connection has been silent although it had to answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence(Saturating<u32>);
 
 impl Silence {
     pub(crate) const NONE: Self = Self(Saturating(0));
 
-    /// Returns how many milliseconds to the next look, of those that the peer has to answer.
+    /// Returns the milliseconds until the next look at a peer that has `most_ms` to answer.
     pub(crate) fn pause(most_ms: u32) -> u32 {
         (most_ms / 4).clamp(500, 5_000)
     }
 
-    /// Looks at the peer, `pause_ms` milliseconds after the last look. `unanswered_ms` is how long it
-    /// has not acknowledged anything, if it was to. Returns whether it has been silent for `most_ms`.
+    /// Looks at the peer, `pause_ms` milliseconds after the last look. `unanswered_ms` is the time
+    /// since the peer last acknowledged something; `None` if it has nothing to acknowledge. Returns
+    /// whether it has been silent for `most_ms`.
     pub(crate) fn look(&mut self, unanswered_ms: Option<u32>, pause_ms: u32, most_ms: u32) -> bool {
         match unanswered_ms {
-            // What it was to acknowledge before may be a moment old only.
+            // Counts the pause, not `ms`: what waits for an acknowledgement may be newer than the
+            // last acknowledgement.
             Some(ms) if ms >= pause_ms => self.0 += pause_ms,
             _ => *self = Self::NONE,
         }
@@ -495,7 +501,7 @@ pub(crate) fn answer_ms(timeout: u8, retry_cnt: u8) -> u32 {
         .clamp(LEAST_WAIT_MS, MOST_WAIT_MS)
 }
 
-/// The value of `rnr_retry` that is for ever.
+/// The value of `rnr_retry` that means "for ever".
 const FOR_EVER: u8 = 7;
 
 /// Pauses that `min_rnr_timer` stands for, in units of 10 us (InfiniBand Architecture, volume 1,

@@ -4,9 +4,9 @@
 //! 7, RFC 6581), teardown, and the contract with iw_cm.
 //!
 //! [`Connection::step`] takes one [`Input`] and returns the [`Outputs`] that follow from it. The
-//! phase goes into a step by value, so that each arm has to name the one that follows. An output
-//! that may fail, [`Ask`], is answered by the next input, [`Input::Done`] or [`Input::Failed`]. An
-//! input that does not fit the phase does nothing.
+//! phase goes into a step by value, so that each arm of a `match` has to name the next phase. An
+//! output that may fail, [`Ask`], is answered by the next input, [`Input::Done`] or
+//! [`Input::Failed`]. An input that does not fit the phase does nothing.
 //!
 //! `proto::setup` makes and reads the frames of MPA, and says how many octets it wants: what lies
 //! behind a frame is for the queue pair (T-25). The memory for a frame is the surroundings' (`I`
@@ -53,24 +53,24 @@ pub(crate) use self::interface::{
     Timer, //
 };
 
-/// How many milliseconds pass between looks whether a process still exists: the one that waits, in
-/// iw_cm, for the end of the set-up.
+/// Milliseconds between two checks whether the process that waits in iw_cm for the end of the
+/// set-up is about to end.
 pub(crate) const TICK_MS: u32 = 200;
 pub(crate) const CONNECT_MS: u32 = 20_000;
 /// Milliseconds from the accept of TCP to the peer's Request.
 pub(crate) const REQUEST_MS: u32 = 15_000;
-/// Milliseconds for the consumer to answer a Request. This also ends requests that a listener has
-/// dropped, because it was destroyed before it told of them.
+/// Milliseconds for the consumer to answer a Request. This also ends Requests of which a listener's
+/// consumer was never told, because the listener was destroyed before.
 pub(crate) const ANSWER_MS: u32 = 60_000;
-/// Milliseconds for the peer's Reply, which its consumer decides about.
+/// Milliseconds for the peer's Reply, for which the peer's consumer has to decide.
 pub(crate) const REPLY_MS: u32 = 30_000;
 /// Milliseconds for the first segment of an initiator in peer-to-peer mode.
 pub(crate) const RTR_MS: u32 = 15_000;
 /// How many milliseconds the peer's FIN may come after this side's.
 pub(crate) const LINGER_MS: u32 = 5_000;
 /// How often [`LINGER_MS`] begins again while the peer has not acknowledged the end of a stream
-/// that a QP had. A path that is cut for some seconds must not lose data, as nobody is left here to
-/// be told; a connection lingers for a minute at most.
+/// that a QP had. A path that is cut for some seconds must not lose data, as nobody is left here
+/// who could be told of the loss. A connection lingers for a minute at most.
 pub(crate) const LINGER_AGAIN: u8 = 11;
 
 /// What iw_cm knows of a connection whose stream the QP has.
@@ -92,7 +92,7 @@ enum Link {
 enum Phase<I, R> {
     /// Being made; nothing happens to it.
     New,
-    /// Initiator: TCP is asked to connect, the `first` time by the consumer's call.
+    /// Initiator: TCP is asked to connect; for the `first` attempt, in the consumer's call.
     Dialing {
         attempt: Attempt<I>,
         first: bool,
@@ -108,7 +108,7 @@ enum Phase<I, R> {
     },
     /// Responder: the consumer has to answer.
     Requested(R),
-    /// The QP is given the stream; `mpa` has what an initiator was told.
+    /// The QP is given the stream; an initiator's `mpa` has the Reply.
     Starting {
         mpa: Option<I>,
         params: Params,
@@ -176,8 +176,8 @@ impl<I, R> Connection<I, R> {
         }
     }
 
-    /// Makes the side that connects, with a QP that is set aside for it; returns what to do first,
-    /// too. If that fails, the consumer's call fails and there is no event.
+    /// Makes the side that connects; a QP is set aside for it. Also returns what to do first: if
+    /// that fails, the consumer's call fails and there is no event.
     pub(crate) fn initiator(mpa: I) -> (Self, Outputs) {
         let dialing = Phase::Dialing {
             attempt: Attempt::new(mpa),
@@ -190,8 +190,8 @@ impl<I, R> Connection<I, R> {
         (Self::in_phase(dialing), outputs)
     }
 
-    /// Makes the side that was connected to, with a socket that has the connection's callbacks;
-    /// returns what to do first, too.
+    /// Makes the side that was connected to, with a socket that has the connection's callbacks.
+    /// Also returns what to do first.
     pub(crate) fn responder(mpa: R) -> (Self, Outputs) {
         let await_request = Phase::AwaitRequest { mpa, heard: false };
         let outputs = Outputs {
@@ -222,7 +222,7 @@ impl<I, R> Connection<I, R> {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// Returns whether [`Input::Expired`] lets an initiator wait on.
+    /// Returns whether an initiator goes on waiting after [`Input::Expired`].
     pub(crate) fn goes_on(&self, is_ending: bool) -> bool {
         match &self.phase {
             Phase::Connecting(attempt)
@@ -338,7 +338,7 @@ where
         }
     }
 
-    /// Has TCP given to the QP, which then installs its own callbacks and drains the socket (T-25).
+    /// Gives TCP to the QP, which then installs its own callbacks and drains the socket (T-25).
     fn start(
         &mut self,
         reply: usize,
@@ -381,7 +381,7 @@ where
             }
             (Input::Failed(_), Some(_)) => {
                 self.connect_failed(Reply::failed(Error::Reset), out);
-                // X-ENH-17.
+                // An initiator that gives up after the Reply sends a Terminate (X-ENH-17).
                 out.ask = Some(Ask::Terminate {
                     error: TermError::MpaLocalCatastrophic,
                     markers: params.send_markers,
@@ -436,7 +436,7 @@ where
         }
     }
 
-    /// Has the consumer told how its accept ended.
+    /// Lets the consumer know how its accept ended.
     fn established(&mut self, error: Option<Error>, depths: EventDepths) {
         self.outbox.established = Some(Established { error, depths });
     }
@@ -456,7 +456,7 @@ where
                     phase => phase,
                 }
             }
-            // Private data takes memory; without it the event gets through.
+            // Private data takes memory, which may be lacking. An event without data gets through.
             (Event::Reply { error, data, .. }, phase) if data > 0 => {
                 self.outbox.disconnect = false;
                 self.outbox.close = false;

@@ -2,12 +2,12 @@
 
 //! The counters of devices and queue pairs: their table, and what counts as what. Any context.
 //!
-//! A half of a connection counts in a [`Tally`] of its own, in memory that its lock guards. Whoever
-//! runs it adds that to the sums, once for all that was sent or received in one go. What happens
-//! rarely is added to the sums at once.
+//! Each half of a connection counts in a [`Tally`] of its own, in memory that its lock guards.
+//! Whoever runs a half adds its tally to the sums, once for all that was sent or received in one
+//! go. What happens rarely is added to the sums at once.
 //!
 //! Names follow those of other drivers where there are any (`out_of_buffer`, `rx_read_requests`,
-//! `resp_remote_access_errors`). Octets are of payload.
+//! `resp_remote_access_errors`). Only octets of payload are counted.
 #![forbid(unsafe_code)]
 
 use super::connection::{
@@ -61,21 +61,21 @@ counters! {
     TxSendBytes = c"tx_send_bytes";
     TxWrites = c"tx_write_requests";
     TxWriteBytes = c"tx_write_bytes";
-    /// Immediate Data, also that behind an RDMA Write.
+    /// Messages of Immediate Data, alone or behind an RDMA Write.
     TxImmediates = c"tx_immediates";
     TxReads = c"tx_read_requests";
     TxAtomics = c"tx_atomic_requests";
     TxResponses = c"tx_read_responses";
     TxResponseBytes = c"tx_read_response_bytes";
-    /// FPDUs of all these messages.
+    /// FPDUs of all messages above.
     TxFpdus = c"tx_fpdus";
-    /// FPDUs of these that went to the other end on this host without TCP.
+    /// The part of these FPDUs that went to the other end on this host without TCP.
     TxDirectSegments = c"tx_direct_segments";
     /// Messages whose last segment went to the other end without TCP.
     TxDirectMessages = c"tx_direct_messages";
     TxDirectBytes = c"tx_direct_bytes";
-    /// Calls of TCP, or turns at the other end on this host: by threads that post, poll or change
-    /// the state, by the urgent and by the patient work item.
+    /// Calls of TCP, or turns at the other end on this host, in three counters: by threads that
+    /// post, poll or change the state, by the urgent, and by the patient work item.
     TxByThread = c"tx_batches_thread";
     TxByUrgent = c"tx_batches_urgent";
     TxByPatient = c"tx_batches_patient";
@@ -83,7 +83,7 @@ counters! {
     TxBudget = c"tx_budget_spent";
     /// Sends of all kinds whose last segment passed the protocol's checks.
     RxSends = c"rx_send_requests";
-    /// Octets of these, counted segment by segment.
+    /// Octets of these Sends, counted segment by segment.
     RxSendBytes = c"rx_send_bytes";
     RxWrites = c"rx_write_requests";
     RxWriteBytes = c"rx_write_bytes";
@@ -95,7 +95,7 @@ counters! {
     RxResponseBytes = c"rx_read_response_bytes";
     /// FPDUs whose CRC is right, if they have one.
     RxFpdus = c"rx_fpdus";
-    /// FPDUs of these that the other end on this host handed over without TCP.
+    /// The part of these FPDUs that the other end on this host handed over without TCP.
     RxDirectSegments = c"rx_direct_segments";
     /// FPDUs that lay in several socket buffers and were taken in from there.
     RxFpdusJoined = c"rx_fpdus_joined";
@@ -110,7 +110,7 @@ counters! {
     OutOfBuffer = c"out_of_buffer";
     /// Messages that had to wait for a receive.
     RxRecvWaits = c"rx_recv_waits";
-    /// Accesses of peers that were refused.
+    /// Accesses of peers that this side refused.
     RemoteAccessErrors = c"resp_remote_access_errors";
     /// Terminates sent, by the layer of their error.
     TxTerminateRdmap = c"tx_terminate_rdmap";
@@ -120,20 +120,20 @@ counters! {
     RxTerminateRdmap = c"rx_terminate_rdmap";
     RxTerminateDdp = c"rx_terminate_ddp";
     RxTerminateMpa = c"rx_terminate_mpa";
-    /// Send requests that completed in error, and those of them that were flushed.
+    /// Send requests that completed in error. The second counter has those that were flushed.
     SendErrors = c"req_cqe_error";
     SendsFlushed = c"req_cqe_flush_error";
-    /// Receives that completed in error, and those of them that were flushed.
+    /// Receives that completed in error. The second counter has those that were flushed.
     RecvErrors = c"resp_cqe_error";
     RecvsFlushed = c"resp_cqe_flush_error";
     /// Receives that were shorter than their message.
     LengthErrors = c"resp_local_length_error";
     /// Completions for which the queue had no room. Each ends its stream.
     CqOverflows = c"cq_overflows";
-    // Those from here on are in no tally: see [`TALLIED`].
+    // The counters from here on are in no tally: see [`TALLIED`].
     /// Connections that this side asked for.
     ConnAsked = c"conn_asked";
-    /// Requests of peers that consumers were told of, and how these answered.
+    /// Requests of peers that consumers were told of, and how the consumers answered.
     ConnRequested = c"conn_requested";
     ConnAccepted = c"conn_accepted";
     ConnRejected = c"conn_rejected";
@@ -141,22 +141,22 @@ counters! {
     ConnRefused = c"conn_refused";
     /// Connections that came about, from either side.
     ConnEstablished = c"conn_established";
-    /// Steps of set-up that took too long, of the peer or of a consumer.
+    /// Steps of set-up in which the peer or a consumer took too long.
     ConnTimedOut = c"conn_timed_out";
     /// Connections that did not come about for another reason.
     ConnFailed = c"conn_failed";
     /// Connections whose TCP was reset, or that lost their peer or their interface.
     ConnLost = c"conn_lost";
-    /// Queue pairs that are connected by number whose peers this side has called, and the calls that
-    /// it had to repeat.
+    /// Queue pairs that are connected by number and whose peer this side has called, and the calls
+    /// that were repeated.
     QpDialed = c"qp_dialed";
     QpRedialed = c"qp_redialed";
     /// Requests for queue pairs that are connected by number: those that came before the queue pair
     /// was ready, and those that were refused.
     QpParked = c"qp_parked";
     QpRefused = c"qp_refused";
-    /// Datagrams that were sent, that were received, and those that this host could not send or that
-    /// no queue pair took.
+    /// Datagrams that were sent, that were received, and that were dropped: this host could not
+    /// send them, or no queue pair took them.
     TxDatagrams = c"tx_datagrams";
     RxDatagrams = c"rx_datagrams";
     DatagramsDropped = c"datagrams_dropped";
@@ -164,7 +164,7 @@ counters! {
 
 pub(crate) const COUNT: usize = Counter::ALL.len();
 
-/// How many counters a tally has, the first ones: the others are of set-up and of datagrams, which
+/// How many counters a tally has: the first ones. The others are about set-up and datagrams, which
 /// no half of a connection counts.
 pub(crate) const TALLIED: usize = Counter::ConnAsked.index();
 
@@ -177,7 +177,7 @@ impl Counter {
         self as usize
     }
 
-    /// Returns what an event for the consumer of a connection counts as.
+    /// Returns the counter of an event for the consumer of a connection.
     pub(crate) const fn of_event(event: &Event) -> Option<Self> {
         match event {
             Event::Request { .. } => Some(Self::ConnRequested),
@@ -198,7 +198,7 @@ impl Counter {
         }
     }
 
-    /// Returns what a line for the log counts as, unless an event tells the same.
+    /// Returns the counter of a line for the log, unless an event tells the same.
     pub(crate) const fn of_log(log: &Log) -> Option<Self> {
         match log {
             Log::NoRequest | Log::NotAnswered | Log::NoFirstSegment => Some(Self::ConnTimedOut),
@@ -208,12 +208,12 @@ impl Counter {
         }
     }
 
-    /// Returns what an error of this side counts as.
+    /// Returns the counter of an error of this side.
     pub(crate) const fn of_failure(failure: &Failure) -> Option<Self> {
         match failure.error {
             TermError::MpaCrc => Some(Self::RxCrcErrors),
             TermError::UntaggedNoBuffer => Some(Self::OutOfBuffer),
-            // If a Read or Atomic Operation is not enabled, the code says something else.
+            // A peer may lack a right although the code says something else: see `denied`.
             error if failure.denied || matches!(async_class(error), Async::Access) => {
                 Some(Self::RemoteAccessErrors)
             }
@@ -221,8 +221,8 @@ impl Counter {
         }
     }
 
-    /// Returns what a Terminate with this code, `0xLTCC`, counts as if it was sent, and if it was
-    /// received.
+    /// Returns the counters of a Terminate with this code, `0xLTCC`: one for Terminates that were
+    /// sent, and one for those that were received.
     pub(crate) const fn of_terminate(code: u16) -> (Self, Self) {
         match code >> 12 {
             0 => (Self::TxTerminateRdmap, Self::RxTerminateRdmap),
@@ -231,7 +231,7 @@ impl Counter {
         }
     }
 
-    /// Returns what a completed send request counts as, besides its message.
+    /// Returns the counters of a completed send request, besides those of its message.
     #[inline]
     pub(crate) const fn of_send(status: Status<Fault>) -> [Option<Self>; 2] {
         match status {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A bounded number of connections that wait for something of their peers, and who of them goes if
-//! there are too many: strangers may open any number, and must not keep others out (T-42).
+//! A bounded number of connections that wait for something of their peers, and the choice of the
+//! one that has to go if there are too many: strangers may open any number, and must not keep
+//! others out (T-42).
 //!
-//! Where there is no room, one has to go: the oldest from the place from which most have come. So
-//! nobody can drive out others by opening many connections, unless from as many places.
+//! Where there is no room, the oldest connection of the source that has most of them has to go. So
+//! nobody can drive out others by opening many connections, unless from as many sources.
 #![forbid(unsafe_code)]
 
 use core::cmp::Reverse;
@@ -16,11 +17,11 @@ use core::net::{
 use core::ops::DerefMut;
 
 /// For this many milliseconds a connection stays in a crowd undisturbed. Afterwards it may have to
-/// go for a connection from another place, if that one could wait ([`Crowd::admit_in_turn`]).
+/// go for a connection of another source that would have to wait ([`Crowd::admit_in_turn`]).
 const UNDISTURBED_MS: u64 = 3_000;
 
-/// Where connections come from: an address of IPv4, or a network of IPv6, of whose 2^64 addresses a
-/// host may use any.
+/// Where connections come from: an address of IPv4, or a network of IPv6 with 2^64 addresses, of
+/// which a host may use any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Source(u128);
 
@@ -37,7 +38,7 @@ impl Source {
     }
 }
 
-/// A connection in a crowd. Its number is larger than those of older ones.
+/// A connection in a crowd. A newer connection has a larger number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     source: Source,
@@ -62,7 +63,7 @@ impl Place {
     }
 }
 
-/// The connections in some memory, which bounds their number.
+/// The connections in a crowd. The memory `S` bounds their number.
 pub(crate) struct Crowd<S> {
     places: S,
     /// How many of `places` are taken: the first ones, in order.
@@ -82,7 +83,7 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         self.places.get(..self.taken).unwrap_or(&[])
     }
 
-    /// Adds a connection. If another one has to go for that, returns its number.
+    /// Adds a connection. Returns the number of another one that has to go for it, if one has to.
     pub(crate) fn admit(&mut self, place: Place) -> Option<usize> {
         let goes = self.is_full().then(|| self.first_to_go()).flatten();
         if let Some(goes) = goes {
@@ -92,9 +93,10 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         goes.map(|goes| goes.number)
     }
 
-    /// Adds a connection as [`Crowd::admit`] does, unless it has to wait: there is no room, and
-    /// there is no older connection that may be driven out, which has been there for long and comes
-    /// from a place that has more there.
+    /// Adds a connection as [`Crowd::admit`] does, unless it has to wait. It has to wait if there
+    /// is no room and the connection that would have to go may not be driven out. That connection
+    /// may be driven out if it has been there for [`UNDISTURBED_MS`] and its source would still
+    /// have at least as many connections as that of the new one.
     pub(crate) fn admit_in_turn(&mut self, place: Place) -> Result<Option<usize>, Crowded> {
         if self.is_full() {
             let own = self.count(place.source).saturating_add(1);
@@ -121,7 +123,7 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         was_there
     }
 
-    /// Removes one of the connections, whichever, and returns its number.
+    /// Removes any one of the connections, and returns its number.
     pub(crate) fn pop(&mut self) -> Option<usize> {
         let last = *self.taken().last()?;
         self.taken = self.taken.saturating_sub(1);
@@ -132,8 +134,8 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         self.taken == self.places.len()
     }
 
-    /// Returns the index of the first place that is taken and for which this holds, or how many are
-    /// taken.
+    /// Returns the index of the first taken place for which `holds` is true, or the number of taken
+    /// places if there is none.
     fn first_place(&self, holds: impl Fn(&Place) -> bool) -> usize {
         // Bound: the places.
         let found = (0..self.taken)
@@ -149,7 +151,7 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         })
     }
 
-    /// Returns the oldest one from the place from which there are most.
+    /// Returns the oldest connection of the source that has most connections.
     fn first_to_go(&self) -> Option<Place> {
         let mut most = (0_usize, None::<Place>);
         let mut same = most;
@@ -171,7 +173,7 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
         most.1
     }
 
-    /// Adds a connection for which there is room, unless there are no places at all.
+    /// Adds a connection. There is room for it, unless there are no places at all.
     fn insert(&mut self, place: Place) {
         let at = self.first_place(|other| *other >= place);
         self.taken = self.taken.saturating_add(1).min(self.places.len());
@@ -184,6 +186,6 @@ impl<S: DerefMut<Target = [Place]>> Crowd<S> {
     }
 }
 
-/// There is no room in a crowd now.
+/// There is no room in a crowd at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowded;

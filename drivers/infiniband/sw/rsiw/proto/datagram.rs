@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Unreliable datagrams: what a packet is, made of and taken apart, and the states of a queue pair
-//! that sends and receives them (InfiniBand Architecture Specification, volume 1, sections 10.3 and
+//! Unreliable datagrams: how a packet is made and taken apart, and the states of a queue pair that
+//! sends and receives packets (InfiniBand Architecture Specification, volume 1, sections 10.3 and
 //! 11.2, annex A17).
 //!
 //! A message is one packet. It may get lost, and is then lost silently: no peer is told, and no
-//! request or receive fails. Who may send to a queue pair is who knows its number and its Q_Key.
+//! request or receive fails. Whoever knows the number and the Q_Key of a queue pair may send to it.
 //!
-//! Context: any; whoever has a queue pair serialises its steps.
+//! Context: any; whoever owns a queue pair serialises its steps.
 #![forbid(unsafe_code)]
 
 use super::by_number::Gid;
@@ -25,7 +25,7 @@ use crate::wire::roce::{
     UDP_LEN, //
 };
 
-/// Octets that stand around a message in the room that it is sent from.
+/// Octets in front of and behind a message, in the memory that it is sent from.
 pub(crate) const ROOM_IN_FRONT: usize = MAX_HEADERS;
 pub(crate) const ROOM_BEHIND: usize = MAX_PAD + ICRC_LEN;
 const MAX_PAD: usize = 3;
@@ -33,13 +33,13 @@ const MAX_PAD: usize = 3;
 /// The octets in front of an IPv4 address in a GID.
 const IPV4_MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-/// Returns the IPv4 address of a GID that is one.
+/// Returns the IPv4 address in a GID, if there is one.
 fn ipv4(gid: &Gid) -> Option<[u8; 4]> {
     let (prefix, address) = gid.split_last_chunk()?;
     (prefix == IPV4_MAPPED).then_some(*address)
 }
 
-/// The IP header of a packet, as far as the ICRC sees it: with zeros in place of what routers may
+/// The IP header of a packet, as the ICRC covers it: with zeros in place of what routers may
 /// change.
 struct IpHeader {
     octets: [u8; IPV6_LEN],
@@ -95,9 +95,9 @@ fn join(to: &mut [u8], parts: &[&[u8]]) -> usize {
 }
 
 /// Makes a packet of a message that lies in `room`, behind [`ROOM_IN_FRONT`] octets and in front of
-/// [`ROOM_BEHIND`]: writes what stands around it, and returns the payload of UDP. `headers` says
-/// all but the pad; `port` is that of both ends. Returns `None` for a message that is too long, or
-/// if the addresses are of different families.
+/// [`ROOM_BEHIND`]: writes what stands around it, and returns the payload of UDP. `headers` has all
+/// fields but the pad; `port` is the port of both ends. Returns `None` for a message that is too
+/// long, or if the addresses are of different families.
 pub(crate) fn seal<'a>(
     room: &'a mut [u8],
     message_len: usize,
@@ -129,11 +129,11 @@ pub(crate) fn seal<'a>(
     Some(packet)
 }
 
-/// What says that an IPv4 packet is a fragment: others follow, or it is not the first.
+/// The bits that say that an IPv4 packet is a fragment: others follow, or it is not the first.
 const FRAGMENT: u16 = 0x3fff;
 
-/// Returns the IP header with which `octets` begin, and the GRH that says the same; `None` if it has
-/// options or is that of a fragment, or another header than that of UDP follows.
+/// Returns the IP header with which `octets` begin, and the GRH that says the same. `None` if the
+/// header has options, or is that of a fragment, or if no UDP header follows.
 fn split_ip(octets: &[u8]) -> Option<(&[u8], [u8; GRH_LEN])> {
     let mut grh = [0; GRH_LEN];
     if let Some(ip) = octets.first_chunk::<IPV6_LEN>() {
@@ -149,7 +149,7 @@ fn split_ip(octets: &[u8]) -> Option<(&[u8], [u8; GRH_LEN])> {
         return None;
     };
     let (from, to) = addresses.split_at_checked(4)?;
-    // This length counts the header, too.
+    // The length in an IPv4 header counts the header, too.
     let len = u16::from_be_bytes([*l1, *l2]).saturating_sub(IPV4_LEN as u16); // CAST: 20.
     let [l1, l2] = len.to_be_bytes();
     let start = [0x60 | (tos >> 4), tos << 4, 0, 0, l1, l2, GRH_NEXT, *ttl];
@@ -183,20 +183,21 @@ impl From<NoDatagram> for Discard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram<'a> {
     pub(crate) headers: Headers,
-    /// What stands in front of the message in a receive: the header that InfiniBand would have. The
-    /// core says of GIDs of iWARP that they are of InfiniBand, and libraries expect this there.
+    /// What stands in front of the message in a receive: the header that InfiniBand would have
+    /// (GRH). Libraries expect it there, because the core tells them that GIDs of iWARP are
+    /// InfiniBand's.
     pub(crate) grh: [u8; GRH_LEN],
     pub(crate) message: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Returns the octets of a receive that it takes.
+    /// Returns how many octets of a receive the datagram takes.
     pub(crate) fn len(&self) -> u32 {
         let len = GRH_LEN.saturating_add(self.message.len());
         u32::try_from(len).unwrap_or(u32::MAX)
     }
 
-    /// Takes a packet apart: `ip` begins with its IP header, `udp` is what follows that.
+    /// Takes a packet apart: `ip` begins with its IP header, `udp` is what follows that header.
     pub(crate) fn parse(
         ip: &[u8],
         udp: &'a [u8],
@@ -228,7 +229,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// The states of a queue pair for datagrams. The others of InfiniBand are not offered.
+/// The states of a queue pair for datagrams. Other states of InfiniBand are not offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UdState {
     Reset,
@@ -241,8 +242,8 @@ pub(crate) enum UdState {
     Error,
 }
 
-/// What decides whether a queue pair sends and receives, in one word: those who need it take no
-/// lock.
+/// What decides whether a queue pair sends and receives. All of it fits one word, so that readers
+/// take no lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UdAttrs {
     pub(crate) state: UdState,
@@ -250,7 +251,7 @@ pub(crate) struct UdAttrs {
 }
 
 impl UdAttrs {
-    /// Of a new queue pair.
+    /// The attributes of a new queue pair.
     pub(crate) const NEW: Self = Self {
         state: UdState::Reset,
         qkey: 0,
@@ -261,7 +262,7 @@ impl UdAttrs {
         ((self.state as u64) << 32) | self.qkey as u64
     }
 
-    /// Returns what [`UdAttrs::to_word`] has made a word of.
+    /// Returns the attributes of which [`UdAttrs::to_word`] has made `word`.
     pub(crate) const fn of_word(word: u64) -> Self {
         let state = match word >> 32 {
             0 => UdState::Reset,
@@ -278,7 +279,8 @@ impl UdAttrs {
 }
 
 impl UdState {
-    /// Returns whether the consumer may take this step. A step that stays changes attributes only.
+    /// Returns whether the consumer may take this step. A step from a state to itself changes
+    /// attributes only.
     pub(crate) fn leads_to(self, to: Self) -> bool {
         matches!(
             (self, to),
@@ -294,11 +296,11 @@ impl UdState {
     }
 }
 
-/// The flag of a Q_Key in a request that stands for the queue pair's own.
+/// The flag of a Q_Key in a request that asks for the queue pair's own Q_Key instead.
 const OWN_QKEY: u32 = 1 << 31;
 
-/// Returns the Q_Key that a datagram has, for which a request names `asked` and whose queue pair has
-/// `own`.
+/// Returns the Q_Key of a datagram: `asked` is the one in its request, `own` that of its queue
+/// pair.
 pub(crate) const fn qkey(asked: u32, own: u32) -> u32 {
     match asked & OWN_QKEY {
         0 => asked,
@@ -306,7 +308,7 @@ pub(crate) const fn qkey(asked: u32, own: u32) -> u32 {
     }
 }
 
-/// Octets that IP and what it carries need around a message, at most.
+/// The most octets that IP and all else around a message take.
 pub(crate) const MOST_HEADERS: u32 = 80;
 pub(crate) const LONGEST_MESSAGE: u32 = 4096;
 

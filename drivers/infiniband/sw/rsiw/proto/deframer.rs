@@ -3,22 +3,23 @@
 //! Finds FPDUs in the received stream, however it is cut (RFC 5044 sections 4.1 and 5.2). Softirq
 //! or process context, under the receive lock.
 //!
-//! The stream comes in chunks: TCP has what was received in buffers. An FPDU that lies whole in a
-//! chunk is used where it is, and so is one that ends in chunks behind, if those can be read. An
-//! FPDU of which the rest is still to come stays in TCP until then. Where neither is possible, its
-//! octets are collected in a buffer.
+//! The stream comes in chunks, the buffers in which TCP has received octets. An FPDU that lies
+//! whole in a chunk is used where it is. So is an FPDU that ends in a later chunk, if that can be
+//! read by now. An FPDU of which the rest is still to come stays in TCP until then. Where neither
+//! is possible, the octets of the FPDU are collected in a buffer.
 //!
-//! A [`Train`] has FPDUs of one message that follow each other in a chunk, as long as the one
-//! before and not the last, as most FPDUs of a long message do (RFC 5041 section 5.2). Their memory
-//! is looked up, and its rights are checked, once for a train. Each FPDU is still checked before
-//! its payload is placed, CRC included (T-8). The train ends in front of the first FPDU that is not
-//! as expected, which the receiver takes in by itself, with all checks.
+//! A [`Train`] is a row of FPDUs of one message that follow each other in a chunk. Each is as long
+//! as the FPDU before it and is not the last of its message, like most FPDUs of a long message (RFC
+//! 5041 section 5.2). Their memory is looked up, and its rights are checked, once for a train. Each
+//! FPDU is still checked, CRC included, before its payload is placed (T-8). The train ends in front
+//! of the first FPDU that is not as expected; the receiver takes in that FPDU by itself, with all
+//! checks.
 //!
-//! A [`Budget`] says how much receiving does at a time; sizes are in [`tuning`](super::tuning).
-//! Octets alone are no measure: an FPDU of nothing takes as long as hundreds of octets, and so does
+//! A [`Budget`] says how much is received at a time; sizes are in [`tuning`](super::tuning). Octets
+//! alone are no measure: an FPDU without payload takes as long as hundreds of octets, and so does
 //! each piece of memory that a payload is spread over. What is left when a budget is spent is for
-//! the work item. An FPDU that was begun is finished: it is at most 64 KiB long, and has as many
-//! pieces as a receive has elements and its regions have extents.
+//! the work item. An FPDU that was begun is finished: it is at most 64 KiB long, and has at most as
+//! many pieces as a receive has elements and their regions have extents.
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
@@ -72,14 +73,14 @@ impl<'a, C: Chunk> Fpdu<'a, C> {
         })
     }
 
-    /// Returns whether its CRC is right, which has to be known before anything else is made of the
-    /// FPDU (T-8). Fails if there are fewer octets than its length says.
+    /// Returns whether the CRC is right, which has to be known before the FPDU is used for anything
+    /// (T-8). Fails if there are fewer octets than its length says.
     #[inline]
     pub(super) fn has_crc(&self) -> Result<bool, Broken> {
         self.source.has_crc(covered_len(self.ulpdu_len))
     }
 
-    /// Returns the first octets of its ULPDU.
+    /// Returns the first octets of the ULPDU.
     #[inline(always)]
     pub(super) fn head(&self) -> &[u8] {
         let (_, head) = self
@@ -119,7 +120,7 @@ pub(crate) struct Deframer<B> {
     wants_buffer: bool,
     /// Octets of an FPDU that are in the buffer.
     have: usize,
-    /// Octets that the next chunks begin with and that are used already.
+    /// Octets at the beginning of the next chunks that are used already.
     ahead: Saturating<usize>,
 }
 
@@ -133,13 +134,13 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         }
     }
 
-    /// Begins another turn, in which a buffer may no longer be lacking.
+    /// Begins another turn, in which nothing has asked for a buffer yet.
     pub(crate) fn begin(&mut self) {
         self.wants_buffer = false;
     }
 
-    /// Returns whether the buffer has an FPDU that is not used yet, or a part of one. If it has
-    /// when the peer's FIN arrives, the stream was cut.
+    /// Returns whether the buffer has an FPDU that is not used yet, or a part of one. If so when
+    /// the peer's FIN arrives, the stream was cut.
     #[inline]
     pub(crate) const fn is_collecting(&self) -> bool {
         self.have != 0
@@ -155,7 +156,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         self.buffer = Some(buffer);
     }
 
-    /// Returns how many of the `len` octets of a chunk were used with those before it.
+    /// Returns how many of the `len` octets of a chunk were used already, together with the chunks
+    /// before it.
     #[inline]
     pub(crate) fn skip(&mut self, len: usize) -> usize {
         let skip = self.ahead.0.min(len);
@@ -163,9 +165,9 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         skip
     }
 
-    /// Returns the FPDU that begins at octet `at` of a chunk, if all of it is there. An FPDU that is
-    /// complete in the buffer is to be used before: see [`Deframer::collected`]. Fails if it is too
-    /// short.
+    /// Returns the FPDU that begins at octet `at` of a chunk, if all of it is there. An FPDU that
+    /// is complete in the buffer has to be used first: see [`Deframer::collected`]. Fails if it is
+    /// too short.
     #[inline(always)]
     pub(crate) fn whole<'a, C: Chunk>(
         &self,
@@ -183,8 +185,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
     }
 
     /// Looks for what begins at octet `at` of a chunk where [`Deframer::whole`] finds nothing: an
-    /// FPDU that begins in the buffer, or does not end in the chunk. Fails if it is too short, or the
-    /// stream cannot be read.
+    /// FPDU that begins in the buffer, or does not end in the chunk. Fails if it is too short, or
+    /// the stream cannot be read.
     #[inline(never)]
     pub(crate) fn apart<'a, C: Chunk>(
         &mut self,
@@ -199,7 +201,7 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
         if self.have == 0 {
             let mut reach = chunk.reach(at, LEN_FIELD);
             if reach == Reach::Here {
-                // The peer is told of a wrong length at once: no more octets may come.
+                // A wrong length is found before the rest is there: perhaps no more octets come.
                 let mut field = [0; LEN_FIELD];
                 chunk.copy_to(at, &mut field).map_err(|_| fault())?;
                 reach = chunk.reach(at, fpdu_len(ulpdu_len(field)?));
@@ -264,8 +266,8 @@ impl<B: DerefMut<Target = [u8]>> Deframer<B> {
     }
 }
 
-/// Returns how many octets to collect in `buffer`, which has `have` of them: the length field, then
-/// what that says. Fails as [`Fpdu::new`] does.
+/// Returns how many octets to collect in `buffer`, which has `have` of them: those of the length
+/// field, then as many as the field says. Fails as [`Fpdu::new`] does.
 fn total(buffer: &[u8], have: usize) -> Result<usize, TermError> {
     match buffer.first_chunk().filter(|_| have >= LEN_FIELD) {
         Some(field) => ulpdu_len(*field).map(fpdu_len),
@@ -277,7 +279,7 @@ fn too_small() -> Failure {
     Failure::defect("an FPDU does not fit its buffer")
 }
 
-/// A train, some FPDUs of which are taken in.
+/// A train of which some FPDUs may be taken in already.
 pub(crate) struct Train<'a, C> {
     chunk: &'a C,
     run: &'a mut Run,
@@ -297,13 +299,13 @@ pub(crate) struct Train<'a, C> {
     taken: Wrapping<u32>,
 }
 
-/// What of a train was taken in.
+/// How much of a train was taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(super) fpdus: u32,
     pub(super) octets: usize,
     pub(super) payload: u32,
-    /// Where the last one begins in the chunk.
+    /// Where the last of these FPDUs begins in the chunk.
     pub(super) last_at: usize,
 }
 
@@ -413,13 +415,13 @@ impl<'a, C: Chunk> Train<'a, C> {
     }
 }
 
-/// Octets at the front of an FPDU that are enough for most: see [`FRONT_LEN`].
+/// Octets at the front of an FPDU that are enough for most FPDUs: see [`FRONT_LEN`].
 pub(crate) const FPDU_FRONT: usize = LEN_FIELD + FRONT_LEN;
 
-/// A run of received octets, which need not lie in one piece.
+/// Received octets, which need not lie in one piece.
 pub(crate) trait Chunk {
-    /// Whether it is an FPDU that the other end of the connection, on this host, hands over, whose
-    /// CRC nobody has to check.
+    /// Whether a chunk is an FPDU that the other end of the connection, on this host, hands over.
+    /// Nobody has to check the CRC of such an FPDU.
     const IS_HANDED_OVER: bool = false;
 
     fn len(&self) -> usize;
@@ -431,10 +433,11 @@ pub(crate) trait Chunk {
     }
 
     /// Fills `to` with the octets from `at` on. Fails if they are too few or cannot be read. Of an
-    /// FPDU that is handed over these are headers; behind them there may be anything.
+    /// FPDU that is handed over only the headers are copied; what `to` has behind them means
+    /// nothing.
     fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), Broken>;
 
-    /// Returns the octets from `at` on, as [`Chunk::copy_to`] copies them, if there are as many.
+    /// Returns the octets from `at` on, as [`Chunk::copy_to`] copies them, if there are enough.
     #[inline]
     fn front(&self, at: usize) -> Option<[u8; FPDU_FRONT]> {
         let mut front = [0; FPDU_FRONT];
@@ -442,11 +445,11 @@ pub(crate) trait Chunk {
         Some(front)
     }
 
-    /// Asks for `len` octets from `at` on, of which only some belong to the chunk; the chunks
-    /// behind it begin with the others. After [`Reach::Here`] these can be read as well.
+    /// Asks for `len` octets from `at` on. The chunk has only some of them; the others are the
+    /// first ones of the chunks behind it. After [`Reach::Here`] the others can be read as well.
     fn reach(&self, at: usize, len: usize) -> Reach;
 
-    /// Continues `crc` over `len` octets from `at` on. Fails if there are not as many.
+    /// Continues `crc` over `len` octets from `at` on. Fails if there are fewer.
     fn crc(&self, at: usize, len: usize, crc: Crc) -> Result<Crc, Broken>;
 
     /// Continues the CRC32c `crc` over octets in one piece.
@@ -497,7 +500,7 @@ impl<C> Payload<'_, C> {
 }
 
 impl<C: Chunk> Source<'_, C> {
-    /// Fills `out` with the octets of the FPDU from `at` on. Fails if there are not as many.
+    /// Fills `out` with the octets of the FPDU from `at` on. Fails if there are too few.
     pub(crate) fn copy_to(&self, at: usize, out: &mut [u8]) -> Result<(), Broken> {
         match self {
             Source::Chunk { chunk, at: base } => chunk.copy_to(base.try_add(at)?, out),
@@ -509,7 +512,8 @@ impl<C: Chunk> Source<'_, C> {
         }
     }
 
-    /// Returns whether the CRC behind the first `len` octets is theirs. Fails if there are fewer.
+    /// Returns whether the CRC behind the first `len` octets is right for them. Fails if there are
+    /// fewer.
     pub(super) fn has_crc(&self, len: usize) -> Result<bool, Broken> {
         let crc = match self {
             Source::Chunk { chunk, at } => chunk.crc(*at, len, Crc::new())?,
@@ -526,7 +530,7 @@ const FPDU: usize = 512;
 /// What a piece of memory costs beside its octets.
 const PIECE: usize = 256;
 
-/// What may still be done, in octets or what takes as long.
+/// How much may still be done: a number of octets, or other work that takes as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget(Saturating<usize>);
 

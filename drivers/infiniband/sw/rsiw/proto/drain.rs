@@ -2,10 +2,11 @@
 
 //! Taking out of a ring what others put into it, and who goes on when that stops. Any context.
 //!
-//! Whoever fills a ring tells of it only if nobody seems to be at work there: the library of a
-//! process leaves out the doorbell behind an entry that is not taken yet. So whoever is at work on
-//! a ring either sees it empty, with a full barrier behind the last entry that was freed, or leaves
-//! somebody who goes on. *A drain ends empty or with a successor.*
+//! Whoever puts an entry into a ring rings only if nobody seems to be at work there: the library of
+//! a process leaves out the doorbell if the entry before is not taken yet. So whoever takes entries
+//! out ends in one of two ways. Either it sees the ring empty, with a full barrier behind the last
+//! entry that it freed, or it leaves somebody who goes on. *A drain ends empty or with a
+//! successor.*
 #![forbid(unsafe_code)]
 
 use super::failure::Failure;
@@ -18,9 +19,9 @@ pub(crate) enum Stop {
     /// There is nothing to send: the send queue was seen empty, or nothing of it is sent in this
     /// state.
     Empty,
-    /// What is next has to wait for something, of which the waker tells.
+    /// The next message has to wait for something; the waker tells when that is there.
     For(Marked),
-    /// There may be more to send, and nobody will tell of it: the caller has somebody go on.
+    /// There may be more to send, and nobody will tell of it: the caller makes somebody go on.
     Again,
     /// An error ends the stream.
     Failed(Failure),
@@ -68,8 +69,8 @@ pub(crate) enum Waker {
 }
 
 impl Waker {
-    /// Has the waker find the mark by which it knows that it is waited for: `set` sets that, in the
-    /// hold of the lock in which the caller has seen that it has to wait.
+    /// Calls `set`, which sets the mark that tells the waker that somebody waits for it. The caller
+    /// still holds the lock under which it has seen that it has to wait.
     #[inline(always)]
     pub(crate) fn mark(self, set: impl FnOnce()) -> Marked {
         set();
@@ -92,7 +93,7 @@ pub(crate) enum Drained {
 }
 
 impl Drained {
-    /// Calls `successor`, which has somebody go on, unless the ring was seen empty.
+    /// Calls `successor`, which makes somebody go on, unless the ring was seen empty.
     #[inline]
     pub(crate) fn or_leave_to(self, successor: impl FnOnce()) {
         if self == Self::Again {
@@ -103,15 +104,16 @@ impl Drained {
 
 /// When to look again at a ring of whose entries nobody tells.
 ///
-/// The time doubles with each look that finds nothing, up to 16 s. So an entry waits for no longer
-/// than it took to come, or 16 s, and a ring that nobody uses any more costs next to nothing.
+/// The time doubles with each look that finds nothing, up to 16 s. So an entry waits at most as
+/// long as it took to come, and at most 16 s. A ring that nobody uses any more costs next to
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Relook {
     ms: u32,
 }
 
 impl Relook {
-    /// After something was found, or at first.
+    /// The look after one that has found something, and the very first.
     pub(crate) const FIRST: Self = Self { ms: 1 };
     const MOST_MS: u32 = 16_384;
 
@@ -122,7 +124,7 @@ impl Relook {
         }
     }
 
-    /// Returns the time until then in milliseconds.
+    /// Returns the milliseconds until the look.
     pub(crate) const fn ms(self) -> u32 {
         self.ms
     }

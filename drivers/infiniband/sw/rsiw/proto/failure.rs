@@ -107,7 +107,8 @@ impl Cause {
         }
     }
 
-    /// Returns what ended a stream by `event`; `None` for errors, and for what does not end one.
+    /// Returns the cause of a stream's end by `event`. `None` for errors, which have causes of
+    /// their own, and for events that do not end a stream.
     pub(crate) const fn of_event(event: &QpEvent) -> Option<Self> {
         let number = match event {
             QpEvent::Modify {
@@ -143,7 +144,7 @@ impl Cause {
 pub(crate) struct Failure {
     pub(crate) error: TermError,
     pub(crate) quote: Option<Quote>,
-    /// A completion tells of the failure, so that no event must (T-33).
+    /// A completion tells of the failure, so there is no asynchronous event (T-33).
     pub(crate) in_completion: bool,
     /// The peer lacks a right, although the code says something else (V-AE-12).
     pub(crate) denied: bool,

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This side's FIN: it goes out behind all data, once the peer has acknowledged that.
+//! This side's FIN: it goes out behind all data, once the peer has acknowledged the data.
 //!
 //! Some peers act upon a FIN before they have taken in what came right in front of it. An
-//! acknowledgement says that TCP over there has the data, which drivers take in as it comes. The
-//! FIN waits for it [`FIN_WAIT_MS`] at most: a peer that takes nothing must not prevent the close.
+//! acknowledgement says that the peer's TCP has the data, which drivers take in as it comes. The
+//! FIN waits for the acknowledgement [`FIN_WAIT_MS`] at most: a peer that takes nothing must not
+//! prevent the close.
 //!
-//! With TLS, something has to go out in front of the FIN, for which there may be no memory. Then the
-//! FIN is tried again every [`FIN_WAIT_MS`], [`FIN_RETRIES`] times at most, and sent without it.
+//! With TLS, a close_notify has to go out in front of the FIN, for which there may be no memory.
+//! Then the FIN is tried again every [`FIN_WAIT_MS`], [`FIN_RETRIES`] times at most. The last time
+//! the FIN is sent without it.
 //!
 //! Pure; whoever owns the value serialises its use. A queue pair has one while it has the stream, a
 //! connection before and after.
@@ -16,7 +18,7 @@
 /// Milliseconds for which the FIN waits for an acknowledgement: longer than TCP delays one where
 /// the way is short, and little for a close.
 pub(crate) const FIN_WAIT_MS: u32 = 200;
-/// How often the FIN is tried again: that lasts as long as a side waits for the peer's FIN.
+/// How often the FIN is tried again. All tries take as long as a side waits for the peer's FIN.
 pub(crate) const FIN_RETRIES: u8 = 25;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub(crate) enum Step {
     Wait,
     /// Send it, and call [`Fin::answer`].
     Send {
-        /// Whether a timer was started for the FIN; it is free for what follows then.
+        /// Whether a timer was started for the FIN. The timer is free for other uses then.
         has_waited: bool,
         /// Whether this is the last try, in which the FIN goes out whatever stands in front of it.
         anyway: bool,
@@ -105,14 +107,14 @@ impl Fin {
     }
 }
 
-/// Whether a stream that is to end still moves, for those who do not wait for one that stands still.
+/// Whether a stream that is to end still moves. Nobody waits for a stream that stands still.
 ///
-/// What was posted before a disconnect, and what has completed but is still in TCP's queue, may take
-/// longer than one time-out on a slow way. A peer cannot hold the end up for more than
-/// [`MOST_PERIODS`] by taking little at a time.
+/// What was posted before a disconnect, and what has completed but is still in TCP's queue, may
+/// take longer than one time-out on a slow path. A peer that takes little at a time can hold up the
+/// end for [`MOST_PERIODS`] time-outs at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Movement {
-    /// What TCP's peer had acknowledged, and what had come from it, in sequence numbers.
+    /// The sequence numbers up to which the peer had acknowledged, and up to which data had come.
     at: (u32, u32),
     left: u8,
 }
@@ -121,7 +123,7 @@ pub(crate) struct Movement {
 pub(crate) const MOST_PERIODS: u8 = 12;
 
 impl Movement {
-    /// The first time-out begins, with the stream at `at`.
+    /// Begins the first time-out, with the stream at `at`.
     pub(crate) const fn begin(at: (u32, u32)) -> Self {
         Self {
             at,

@@ -5,8 +5,8 @@
 //!
 //! Mostly there are no markers, and there is room in one piece for an FPDU, or for several that
 //! differ in their offset only. Then header, payload and trailer are written there one behind the
-//! other. Otherwise the batch takes piece by piece. The CRC is that of the octets in the batch: it
-//! is right whoever writes the sources meanwhile.
+//! other. Otherwise the batch takes one piece after the other. The CRC is that of the octets in the
+//! batch, so it is right even if somebody writes to the sources meanwhile.
 #![forbid(unsafe_code)]
 
 use super::message::{
@@ -44,8 +44,8 @@ pub(crate) enum Writer<'a, T: Transport> {
 
 impl<'a, T: Transport> Writer<'a, T> {
     /// Begins the FPDU of `frame` with its header, without markers. `room` is as long as this FPDU,
-    /// or as it and some equally long ones that follow in `message`. Fails if there is no room, or
-    /// `frame` does not fit together.
+    /// or as this FPDU and equally long ones that follow in `message`. Fails if `room` is too
+    /// short, or if lengths in `frame` contradict one another.
     #[inline]
     pub(super) fn flat(
         room: &'a mut [u8],
@@ -70,7 +70,7 @@ impl<'a, T: Transport> Writer<'a, T> {
         Ok(Self::Pieces(pieces))
     }
 
-    /// Ends the last FPDU with pad and CRC. Fails as the batch does, or if octets are missing.
+    /// Ends the last FPDU with pad and CRC. Fails if the batch does, or if octets are missing.
     #[inline]
     pub(super) fn finish(self) -> Result<(), Broken> {
         match self {
@@ -95,7 +95,7 @@ pub(crate) struct Flat<'a> {
     /// Room for the FPDUs behind `fpdu`.
     behind: &'a mut [u8],
     pos: usize,
-    /// Octets of payload that the FPDU lacks.
+    /// Octets of payload that are still missing in the FPDU.
     left: u32,
     /// Octets of payload of each FPDU.
     payload: u16,
@@ -115,7 +115,7 @@ impl<'a> Flat<'a> {
         if !message.put_header(frame, header) {
             return Err(Broken);
         }
-        // Pad and CRC field are what is left behind the payload.
+        // What is left behind the payload is pad and CRC field.
         let rest = pad_len(frame.ulpdu_len).try_add(CRC_LEN)?;
         if fpdu.len().try_sub(rest)? != frame.header_len.try_add(frame.payload)? {
             return Err(Broken);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Turns messages into FPDUs: headers, segmentation, packing into TCP segments, start conditions
-//! (RFC 5041 section 5.2, RFC 5040 section 5, RFC 5044 section 5.1). Under the lock of the sender.
+//! Turns messages into FPDUs: headers, segmentation, packing into TCP segments; says when a request
+//! may start (RFC 5041 section 5.2, RFC 5040 section 5, RFC 5044 section 5.1). Under the lock of
+//! the sender.
 #![forbid(unsafe_code)]
 
 use super::failure::Fault;
@@ -67,7 +68,7 @@ use zerocopy_derive::{
 
 /// The most octets in front of a payload: length field, untagged header, Atomic Request.
 pub(crate) const MAX_HEADER: usize = LEN_FIELD + ddp::UNTAGGED_LEN + ATOMIC_REQUEST_LEN;
-/// The most octets of the FPDU of a Terminate, with the one marker that there may be in it.
+/// The most octets of the FPDU of a Terminate, including the one marker that may be in it.
 // CAST: a small constant.
 pub(crate) const MAX_TERMINATE: usize = fpdu::fpdu_len(terminate::MAX_ULPDU as u16) + MARKER_LEN;
 
@@ -84,7 +85,7 @@ pub(crate) enum Kind {
         /// Invalidate this STag at the peer.
         invalidate: Option<Stag>,
     },
-    /// A Send with immediate data, as its octets are to be in the header.
+    /// A Send with immediate data; `data` is as in the header.
     SendImmediate {
         solicited: bool,
         data: [u8; 4],
@@ -93,7 +94,7 @@ pub(crate) enum Kind {
         stag: Stag,
         to: TaggedOffset,
     },
-    /// Immediate Data. As the three that follow, it is all header, and its message length is 0.
+    /// Immediate Data. This kind and the next three are all header, and their message length is 0.
     Immediate {
         data: ImmediateData,
         solicited: bool,
@@ -141,7 +142,7 @@ impl Kind {
 pub(crate) enum Rtr {
     Send,
     Write,
-    /// Queue it among the outbound Reads first.
+    /// It has to be queued among the outbound Reads before it is sent.
     Read,
 }
 
@@ -190,8 +191,8 @@ impl Messages {
         (self.send_msn, self.read_msn)
     }
 
-    /// Begins a message of `len` octets (ignored for what is all header). Each message must be sent
-    /// up to its last FPDU before the next one begins.
+    /// Begins a message of `len` octets (ignored for kinds that are all header). Each message must
+    /// be sent up to its last FPDU before the next one begins.
     #[inline(always)]
     pub(crate) fn message(&mut self, kind: Kind, len: u32) -> Message {
         let (msn, len) = match kind {
@@ -223,7 +224,7 @@ pub(crate) struct Frame {
     pub(crate) ulpdu_len: u16,
     /// Octets of the whole FPDU without markers.
     pub(crate) fpdu_len: usize,
-    /// The last FPDU of the message.
+    /// This is the last FPDU of the message.
     pub(crate) last: bool,
 }
 
@@ -250,7 +251,7 @@ pub(crate) fn advance_front(front: &mut [u8; FRONT], payload: u16) {
 }
 
 impl Frame {
-    /// Returns the FPDU behind this one, which must be as long. This one must not be the last.
+    /// Returns the FPDU behind this one, which is as long. This one must not be the last.
     #[inline]
     pub(crate) fn next(&self) -> Self {
         Self {
@@ -282,7 +283,7 @@ impl Message {
         &self.kind
     }
 
-    /// Returns its number, among those of its kind.
+    /// Returns the number of the message, among those of its kind.
     pub(crate) const fn msn(&self) -> Msn {
         self.msn
     }
@@ -291,9 +292,9 @@ impl Message {
         self.sent.0
     }
 
-    /// Returns the next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`,
-    /// or what [`Packer::fill`] says). A message of length zero is one FPDU (RFC 5041 section
-    /// 5.2, D-DDP-10). Fails if the message is done, or the headers are longer.
+    /// Returns the next FPDU, with an ULPDU of at most `mulpdu` octets (`wire::fpdu::mulpdu`, or
+    /// what [`Packer::fill`] says). A message of length zero is one FPDU (RFC 5041 section 5.2,
+    /// D-DDP-10). Fails if the message is done, or if its headers are longer than `mulpdu`.
     #[inline(always)]
     pub(crate) fn frame(&self, mulpdu: u16) -> Result<Frame, Broken> {
         if self.done {
@@ -330,8 +331,8 @@ impl Message {
         alike.unwrap_or(0)
     }
 
-    /// Moves on behind `count` FPDUs: `frame`, which [`Message::frame`] returned, and those behind
-    /// it that are as long. Fails if there are fewer.
+    /// Moves on behind `count` FPDUs: `frame`, which [`Message::frame`] returned, and equally long
+    /// ones behind it. Fails if there are fewer.
     #[inline]
     pub(crate) fn advance(&mut self, frame: &Frame, count: u32) -> Result<(), Broken> {
         if count == 0 || count > 1 && count > self.alike(frame) {
@@ -344,7 +345,7 @@ impl Message {
         Ok(())
     }
 
-    /// Writes the header of `frame` to `out`. Returns whether that is as long.
+    /// Writes the header of `frame` to `out`. Returns whether `out` has the length of the header.
     #[inline(always)]
     #[must_use]
     pub(crate) fn put_header(&self, frame: &Frame, out: &mut [u8]) -> bool {
@@ -404,7 +405,8 @@ impl Message {
         }
     }
 
-    /// Writes a header that is all of the message. The other messages are faster without this part.
+    /// Writes a header that is all of the message. This is a function of its own, so that it does
+    /// not slow down other messages.
     #[inline(never)]
     fn put_all(&self, frame: &Frame, out: &mut [u8]) -> bool {
         let front = |opcode, qn| self.untagged(frame, opcode, None, qn);
@@ -455,7 +457,7 @@ struct UntaggedFpdu {
     ddp: Untagged,
 }
 
-/// An FPDU with Immediate Data, without trailer, as those that follow.
+/// An FPDU with Immediate Data. This type and those below lack the trailer.
 #[derive(Clone, Copy, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct ImmediateFpdu {
@@ -501,7 +503,7 @@ pub(crate) fn terminate<'a>(
     let ulpdu_len = message.emit(ulpdu.first_chunk_mut()?);
     *len_field = ulpdu_len.to_be_bytes();
     let plain = plain.get(..fpdu::covered_len(ulpdu_len))?;
-    // It is too short for two. CAST: it is short.
+    // The FPDU is too short for two markers. CAST: it is short.
     let fpdu_len = fpdu::fpdu_len(ulpdu_len) as u32;
     let marker = markers.and_then(|markers| markers.next_fpdu(fpdu_len).next());
     // CAST: 32 bits fit.
@@ -521,8 +523,8 @@ pub(crate) fn terminate<'a>(
     out.get(..len.checked_add(CRC_LEN)?)
 }
 
-/// Octets of payload for which a segment is filled up. Another FPDU takes some hundred instructions
-/// on both sides together, another record of TCP some ten thousand.
+/// A segment is filled up if that makes room for this many octets of payload. One more FPDU takes
+/// some hundred instructions on both sides together, one more record of TCP some ten thousand.
 const LEAST_PAYLOAD: u16 = 4;
 
 /// Fills TCP segments of `emss` octets with FPDUs, so that each FPDU begins with a segment or
@@ -531,12 +533,12 @@ const LEAST_PAYLOAD: u16 = 4;
 pub(crate) struct Packer {
     emss: u32,
     used: Saturating<u32>,
-    /// TCP was given what was put into the segment so far.
+    /// TCP was given what is in the segment so far.
     is_handed_over: bool,
 }
 
 impl Packer {
-    /// Starts at the begin of a segment.
+    /// Starts at the beginning of a new segment.
     pub(crate) const fn new(emss: u32) -> Self {
         Packer {
             emss,
@@ -563,9 +565,10 @@ impl Packer {
         cut
     }
 
-    /// Returns the ULPDU that fills the rest of the segment, if the FPDU of `frame` is too long for
-    /// that and worth cutting; its message goes on in the next segment. So TCP has full segments
-    /// instead of records that end early, each with a buffer and an acknowledgement of its own.
+    /// Returns the length of the ULPDU that fills the rest of the segment, if the FPDU of `frame`
+    /// is too long for that rest, and if the rest is worth it. The message then goes on in the next
+    /// segment. So TCP has full segments instead of records that end early, each with a buffer and
+    /// an acknowledgement of its own.
     #[inline(always)]
     pub(crate) fn fill(&self, frame: &Frame) -> Option<u16> {
         if self.used.0 == 0 || self.is_handed_over {
@@ -575,7 +578,7 @@ impl Packer {
         if frame.fpdu_len <= rest {
             return None;
         }
-        // Without pad.
+        // A length that needs no pad.
         let ulpdu_len = (rest & !3).checked_sub(fpdu::OVERHEAD)?;
         let ulpdu_len = u16::try_from(ulpdu_len).ok()?;
         let header_len = frame.ulpdu_len.checked_sub(frame.payload)?;
@@ -600,10 +603,10 @@ impl Packer {
     }
 }
 
-/// Returns whether the next request of the SQ may start (V-FNC, V-RD-1 to 3, T-41). If not, those
-/// behind it wait too (V-RD-2). `reads` are our Reads and Atomic Operations outstanding. `earlier`: a
-/// request posted before is incomplete. Fails for a Read or Atomic Operation if ORD is zero, which
-/// completes in error (V-RD-3).
+/// Returns whether the next request of the SQ may start (V-FNC, V-RD-1 to 3, T-41). If not, the
+/// requests behind it wait too (V-RD-2). `reads` is the number of our outstanding Reads and Atomic
+/// Operations; `earlier` says whether a request posted before is incomplete. Fails for a Read or
+/// Atomic Operation if ORD is zero: it completes in error (V-RD-3).
 pub(crate) const fn may_start(
     operation: &Operation,
     fence: bool,

@@ -58,7 +58,8 @@ pub(crate) fn connect_request_event(peer: Option<Depths>, cap: Depths) -> EventD
 }
 
 /// Returns the depths for a CONNECT_REPLY: the responder's ORD as `ird`, its IRD as `ord`, which
-/// consumers in the kernel rely on. If the responder does not negotiate, the own values stand in.
+/// consumers in the kernel rely on. If the responder does not negotiate, this side's own values
+/// stand in.
 pub(crate) fn connect_reply_event(reply: Option<Depths>, own: Depths) -> EventDepths {
     let reply = reply.unwrap_or(Depths {
         ird: own.ord,
@@ -73,9 +74,10 @@ pub(crate) fn connect_reply_event(reply: Option<Depths>, own: Depths) -> EventDe
 /// Returns the responder's own depths and those of its Reply. `want` is what the consumer accepted
 /// with, `request` what the Request says, `cap` the limits of the device.
 ///
-/// The own ORD is at most the initiator's IRD, and the own IRD at least the initiator's ORD (RFC
-/// 6581 section 9.1, X-ENH-7), as far as the device can; the initiator lowers its ORD then. Where
-/// the initiator does not negotiate, neither does the Reply, and the own value stays (X-ENH-11).
+/// The responder's ORD is at most the initiator's IRD, and its IRD at least the initiator's ORD
+/// (RFC 6581 section 9.1, X-ENH-7), as far as the device can; if it cannot, the initiator lowers
+/// its ORD. If the initiator does not negotiate a depth, the Reply does not negotiate it either,
+/// and the responder keeps its own value (X-ENH-11).
 pub(crate) fn responder(want: Depths, request: Depths, cap: Depths) -> (Depths, Depths) {
     let mut own = want.capped(cap);
     let mut reply = Depths {
@@ -109,8 +111,9 @@ pub(crate) fn initiator(want: Depths, reply: Depths, cap: Depths) -> Result<Dept
     Ok(own)
 }
 
-/// Returns a responder's answer to the ready-to-receive messages on offer: the common ones, or all
-/// of its own if there are none (RFC 6581 section 9.2, X-ENH-14).
+/// Returns a responder's answer to the ready-to-receive messages on offer: those that both sides
+/// can do. If there are none, returns all that the responder can do (RFC 6581 section 9.2,
+/// X-ENH-14).
 pub(crate) fn answer_rtr(own: RtrSet, offer: RtrSet) -> RtrSet {
     let common = own.common(offer);
     if common.is_empty() {

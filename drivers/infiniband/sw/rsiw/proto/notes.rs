@@ -4,10 +4,10 @@
 //! owns a set serialises its use.
 //!
 //! The work item is queued after something was noted. It takes all notes at once, under the mutex
-//! of its object, and acts upon them one by one, in the order of the kind and not of their arrival
-//! ([`act_upon_each`]). What acting upon one of them settles is removed from those still to come: a
-//! timer that is stopped, or set anew, has not run out. Values that go with a note are kept
-//! elsewhere, and are there before the note is.
+//! of its object, and acts upon them one by one, in the order of their kinds, not of their arrival
+//! ([`act_upon_each`]). Acting upon one note may settle another one, which is then removed: a timer
+//! that is stopped, or set anew, has not run out. Values that go with a note are kept elsewhere,
+//! and are stored before the note is.
 #![forbid(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -17,7 +17,7 @@ pub(crate) trait Note: Copy + Eq + 'static {
     /// All notes, in the order in which they are acted upon.
     const ALL: &'static [Self];
 
-    /// Returns a bit of its own.
+    /// Returns the bit that stands for this note.
     fn bit(self) -> u32;
 }
 
@@ -90,7 +90,7 @@ pub(crate) trait Noted {
     fn left(&mut self) -> &mut Notes<Self::Note>;
 }
 
-/// Calls `act` for each note `taken`, in their order; it may remove others from [`Noted::left`].
+/// Calls `act` for each note `taken`, in their order; `act` may remove others from [`Noted::left`].
 pub(crate) fn act_upon_each<G: Noted>(
     guarded: &mut G,
     taken: Notes<G::Note>,
@@ -102,7 +102,8 @@ pub(crate) fn act_upon_each<G: Noted>(
     }
 }
 
-/// What a queue pair's work item acts upon, in the order in which one may follow from the other.
+/// What a queue pair's work item acts upon, in an order in which one note may follow from those
+/// above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum QpNote {
@@ -150,7 +151,8 @@ pub(crate) enum EndpointNote {
     PeerClosing = 0x02,
     /// The queue pair has left the stream.
     StreamEnded = 0x04,
-    /// It had to go for another one that waits for its Request, too, or its listener goes away.
+    /// The connection has to make room for another one that waits for its Request, too, or its
+    /// listener goes away.
     DrivenOut = 0x08,
     /// The device goes away.
     Shut = 0x10,
@@ -177,8 +179,8 @@ impl Note for EndpointNote {
 }
 
 impl Notes<EndpointNote> {
-    /// Removes all notes that would end the connection, after one of them was acted upon: they must
-    /// not end what follows.
+    /// Removes all notes that end the connection. Called after one of them was acted upon, as the
+    /// others must not end what follows.
     pub(crate) fn forget_ends(&mut self) {
         for end in [
             EndpointNote::StreamEnded,

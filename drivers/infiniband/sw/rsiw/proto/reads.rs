@@ -2,10 +2,10 @@
 
 //! RDMA Reads and Atomic Operations under way: ours (outbound) and the peer's (inbound) (RFC 5040
 //! sections 5.2 and 6.1, RFC 7306 section 5.4). Requests of both kinds share a queue and its
-//! numbers, are answered in order, and count as one against ORD and IRD.
+//! numbers, are answered in order, and count together against ORD and IRD.
 //!
-//! Each queue is used under the lock of its owner, by the receive half in softirq, too. The storage
-//! is the driver's; its length is the depth: ORD (one more never hurts) and IRD.
+//! Each queue is used under the lock of its owner, also by the receiving half in softirq. The
+//! driver provides the storage, whose length is the depth: ORD (one more does no harm) and IRD.
 #![forbid(unsafe_code)]
 
 use super::ring::{
@@ -32,7 +32,7 @@ pub(crate) struct OutboundRead {
     /// The request's record in `proto::sends`. The ready-to-receive message of connection set-up
     /// (RFC 6581 section 9.2) has none.
     pub(crate) token: Option<Token>,
-    /// The youngest request that the peer has placed when it answers (`proto::placement`).
+    /// The youngest request that is placed once the peer answers (`proto::placement`).
     pub(crate) places: Option<Token>,
     /// An Atomic Operation, which is answered by an Atomic Response.
     pub(crate) is_atomic: bool,
@@ -62,8 +62,8 @@ impl Responding {
     /// Takes in a Read Response segment of `len` octets of payload, or several in a row.
     ///
     /// STag, offset, length and last flag must be those asked for. STag and offset of a response
-    /// without payload are not checked (T-23). An error is for the Terminate; nothing may be placed
-    /// then.
+    /// without payload are not checked (T-23). Fails with the error for the Terminate; nothing may
+    /// be placed then.
     pub(crate) fn segment(
         &mut self,
         (stag, to): (Stag, TaggedOffset),
@@ -124,15 +124,15 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         self.ring.get(n)
     }
 
-    /// Records a request; call before it can reach the peer. Returns [`Full`] if the driver let
-    /// more start than there is room for.
+    /// Records a request; call this before the request can reach the peer. Returns [`Full`] if the
+    /// driver let more requests start than there is room for.
     pub(crate) fn push(&mut self, entry: OutboundRead) -> Result<(), Full> {
         self.ring.push(entry)
     }
 
-    /// Returns the request that a response answers, or what the peer is told if it does not answer
-    /// the oldest one. Responses come in the order of the requests (RFC 5040 section 5.2.2,
-    /// P-RDMAP-11; RFC 7306 sections 5.2.2 and 5.4, X-ATM-14, X-ATM-15).
+    /// Returns the request that a response answers. Fails with the error for the Terminate if that
+    /// is not the oldest request. Responses come in the order of the requests (RFC 5040 section
+    /// 5.2.2, P-RDMAP-11; RFC 7306 sections 5.2.2 and 5.4, X-ATM-14, X-ATM-15).
     pub(crate) fn answered(&self, asked: ResponseTo) -> Result<OutboundRead, TermError> {
         let oldest = self.ring.get(0);
         let due = oldest.filter(|entry| match asked {
@@ -143,7 +143,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
             ResponseTo::Read => TermError::TaggedStag,
             // Nobody has asked for this response.
             ResponseTo::Atomic(_) if !self.has_atomics() => TermError::UntaggedNoBuffer,
-            // It is not due.
+            // It does not answer the oldest request.
             ResponseTo::Atomic(_) => TermError::CatastrophicStream,
         })
     }
@@ -160,7 +160,7 @@ impl<S: DerefMut<Target = [OutboundRead]>> OutboundReads<S> {
         self.ring.get(msn.since(self.oldest) as usize)
     }
 
-    /// Takes the oldest one out: its response is placed, or it is flushed.
+    /// Takes the oldest request out: its response is placed, or it is flushed.
     pub(crate) fn pop(&mut self) -> Option<OutboundRead> {
         self.oldest = self.oldest.next();
         self.ring.pop()
@@ -225,8 +225,8 @@ impl<S: DerefMut<Target = [Inbound]>> InboundReads<S> {
         pushed.map_err(|Full| TermError::UntaggedNoBuffer)
     }
 
-    /// Returns the request to answer next. Of a Read no more is copied than it has, as it is
-    /// shorter than an Atomic Operation.
+    /// Returns a copy of the request to answer next. A Read is shorter than an Atomic Operation, so
+    /// only its own octets are copied.
     pub(crate) fn front(&self) -> Option<Inbound> {
         Some(match self.ring.get(0)? {
             Inbound::Read(read) => Inbound::Read(*read),

@@ -4,12 +4,13 @@
 //! (RFC 5040 sections 5 and 6, RFC 5041 sections 5.3 and 7, RFC 5044 section 5.2).
 //!
 //! The caller gives a chunk of the stream to [`Receiver::open`], then does what [`Receiver::next`]
-//! answers, one [`Step`] after the other, until that is [`Step::Pause`]. The receiver calls nobody.
+//! answers, one [`Step`] after the other, until the answer is [`Step::Pause`]. The receiver calls
+//! nobody.
 //!
-//! FPDUs come in one way: the [`deframer`](super::deframer) finds one after the other, and its
-//! ULPDU is taken in once the CRC is right. Nothing is placed before the whole segment is validated
-//! (T-8). What remains to be done of a segment is its [`Rest`], of which each step does a part.
-//! What is in brackets is not done for each segment:
+//! FPDUs come in by one way: the [`deframer`](super::deframer) finds one after the other, and the
+//! ULPDU of each is taken in once its CRC is right. Nothing is placed before the whole segment is
+//! validated (T-8). What remains to be done of a segment is its [`Rest`]; each step does a part of
+//! it. Steps in brackets are not done for each segment:
 //!
 //! ```text
 //! Send        [Receive] Place [[Invalidate Quiet] Complete]; or Message
@@ -18,10 +19,10 @@
 //! Request     Request
 //! ```
 //!
-//! There are two short ways: for FPDUs that continue the message of the FPDU before
-//! ([`Step::Train`]), and for Sends of one segment ([`Step::Message`]). What the other end on this
-//! host hands over are chunks of one FPDU without a CRC, for which [`Receiver::admit`] is
-//! asked before. Softirq or process context, under the receive lock.
+//! Two kinds of FPDUs have a short way: those that continue the message of the FPDU before
+//! ([`Step::Train`]), and Sends of one segment ([`Step::Message`]). The other end on this host
+//! hands over chunks of one FPDU without a CRC, and asks [`Receiver::admit`] before it does.
+//! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -98,7 +99,7 @@ pub(crate) use self::step::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     Nothing,
-    /// Another turn: its budget is used up, and there may be more.
+    /// Another turn: the budget of this turn is used up, and there may be more.
     Turn,
     /// A buffer for [`Receiver::set_buffer`].
     Buffer,
@@ -127,14 +128,15 @@ pub(crate) struct Receiver<B> {
     /// The FPDU that is taken in, or was taken in last. If something fails, its headers are quoted.
     fpdu: Option<AtHand>,
     rest: Rest,
-    /// The payload that is being placed, or room for that of a train, and where it belongs.
+    /// The payload that is being placed, or the room for the payload of a train. It belongs at
+    /// `target`.
     payload: Stretch,
     target: Target,
     /// The result of an Atomic Operation, in the byte order of this host.
     result: Option<[u8; WORD_LEN as usize]>,
     /// The receive of the message at hand.
     recv: Option<Recv>,
-    /// What completes it, once the message is complete.
+    /// What that receive is completed with, once the message is complete.
     received: Received,
     /// The request of the peer that is to be queued.
     request: Option<Inbound>,
@@ -149,7 +151,7 @@ pub(crate) struct Receiver<B> {
     traced: bool,
     /// Everything that still comes is dropped.
     stopped: bool,
-    /// What was refused, or has ended the stream.
+    /// Why something was refused, or why the stream ends.
     failure: Option<Failure>,
     /// Whose completion tells of the failure.
     blame: Blame,
@@ -197,7 +199,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         };
     }
 
-    /// Begins with a chunk, of which octets may be used already.
+    /// Begins with a chunk, whose first octets may be used already.
     #[inline]
     pub(crate) fn open<C: Chunk>(&mut self, chunk: &C) {
         self.used = Saturating(self.deframer.skip(chunk.len()));
@@ -260,7 +262,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.stopped
     }
 
-    /// Has nothing taken in any more.
+    /// Makes the receiver take in nothing any more.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -279,7 +281,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Goes on. Returns the next step, or `None` if something else comes before that.
+    /// Goes on by one part of the rest. Returns the next step, or `None` if something else comes
+    /// first.
     #[inline(always)]
     fn advance<C: Chunk>(&mut self, chunk: Option<&C>, now: &impl Conditions) -> Advance {
         if self.failure.is_some() {
@@ -425,7 +428,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.take_in(AtHand::new(&fpdu, lies), fpdu.head(), now)
     }
 
-    /// Takes in the FPDU that a chunk is, which the other end hands over.
+    /// Takes in a chunk that the other end hands over: all of it is one FPDU.
     #[inline(always)]
     fn next_handed<C: Chunk>(&mut self, chunk: &C, now: &impl Conditions) -> Advance {
         let Some(front) = chunk.front(0) else {
@@ -505,8 +508,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     #[inline(always)]
     fn ulpdu(&mut self, head: &[u8], ulpdu_len: u16, now: &impl Conditions) -> Advance {
         if !self.heard {
-            // Before the checks: if one fails, this side has to be allowed to send a Terminate
-            // (T-24).
+            // This comes before the checks: if one of them fails, this side must be allowed to send
+            // a Terminate (T-24).
             self.heard = true;
             return Ok(Some(Step::Heard));
         }
@@ -559,7 +562,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         let segment = self.segments.segment(head, ulpdu_len, &now.rights())?;
         self.tally.received(&segment);
         let rest = match (now.arrival(), segment.action) {
-            // What this asks concerns the peer only (`proto::placement`).
+            // A Read of no octets only asks, for the peer, what was placed (`proto::placement`).
             (Arrival::TooLate, Action::ReadRequest { request, .. }) if request.len == 0 => {
                 Ok(Rest::Written { last: false })
             }
@@ -645,21 +648,21 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         })
     }
 
-    /// Has a request of the peer queued.
+    /// Asks the caller to queue a request of the peer.
     fn queue(&mut self, request: Inbound) -> Rest {
         self.request = Some(request);
         Rest::Tell(Step::Request)
     }
 
-    /// Has a payload placed. Nothing is checked for an empty one (T-23).
+    /// Asks the caller to place a payload. Nothing is checked for an empty one (T-23).
     #[inline(always)]
     fn place(&mut self, target: Target, payload: Stretch) -> Option<Step> {
         (self.target, self.payload) = (target, payload);
         (payload.len > 0).then_some(Step::Place)
     }
 
-    /// Has a segment of a Send placed. A message that begins takes a receive, unless it has waited
-    /// and has one already.
+    /// Asks the caller to place a segment of a Send. A message that begins takes a receive, unless
+    /// it has waited and has one already.
     #[inline]
     fn send(&mut self, part: &Part) -> Advance {
         let Some(recv) = self.recv else {
@@ -687,7 +690,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Ok(self.place(Target::Receive(part.mo), part.payload))
     }
 
-    /// Completes a receive, after the STag that the peer names is invalidated (V-INV-14).
+    /// Completes a receive. If the peer names an STag, it is invalidated before (V-INV-14).
     #[inline]
     fn end_send(&mut self) -> Step {
         if let Extra::Invalidated(stag) = self.received.extra {
@@ -705,7 +708,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Step::Complete
     }
 
-    /// Completes a Read or Atomic Operation, after its sink is invalidated if it asks for that.
+    /// Completes a Read or Atomic Operation. Its sink is invalidated before, if the request asks
+    /// for that.
     fn end_response(&mut self) -> Step {
         match self.responding {
             Some(Responding { read, .. }) if read.invalidate && read.token.is_some() => {
@@ -752,8 +756,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 }
 
-/// Returns whether the CRC of an FPDU is right, or not in use. It is not computed again for one that
-/// has waited.
+/// Returns whether the CRC of an FPDU is right, or not in use. It is not computed again for an FPDU
+/// that has waited.
 #[inline(always)]
 fn check_crc<C: Chunk>(
     fpdu: &Fpdu<'_, C>,

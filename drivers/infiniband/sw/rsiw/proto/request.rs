@@ -24,8 +24,8 @@ pub(crate) enum Operation {
     Write {
         stag: Stag,
         to: TaggedOffset,
-        /// Follows in a message of its own; sent alone if the RDMA Write is empty (RFC 7306
-        /// section 6).
+        /// Immediate Data, which follow in a message of their own; sent alone if the RDMA Write is
+        /// empty (RFC 7306 section 6).
         immediate: Option<ImmediateData>,
     },
     /// RDMA Read from `to` of `stag` into the first element.
@@ -99,7 +99,7 @@ macro_rules! types {
             #[cfg(test)]
             pub(crate) const ALL: &'static [Self] = &[$(Self::$operation),*];
 
-            /// Returns its name in trace events, as the verbs call it.
+            /// Returns the operation's name in trace events, which is its name in the verbs.
             pub(crate) const fn name(self) -> &'static CStr {
                 match self {
                     $(Self::$operation => $name,)*
@@ -121,7 +121,7 @@ pub(crate) struct Request<W> {
     pub(crate) fence: bool,
     /// Octets of the message.
     pub(crate) len: u32,
-    /// The octets came with the request, instead of the names of memory.
+    /// The octets came with the request, instead of elements that name memory.
     pub(crate) is_inline: bool,
 }
 
@@ -153,12 +153,13 @@ impl Operation {
         }
     }
 
-    /// Returns whether it concerns this side only, and is not sent.
+    /// Returns whether the operation concerns this side only, and is not sent.
     pub(crate) const fn is_local(&self) -> bool {
         matches!(self, Operation::Local(_))
     }
 
-    /// Returns whether it takes back memory that earlier requests may still be read from.
+    /// Returns whether the operation takes back memory from which earlier requests may still be
+    /// read.
     pub(crate) const fn takes_back(&self) -> bool {
         matches!(
             self,

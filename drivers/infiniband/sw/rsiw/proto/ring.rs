@@ -3,10 +3,10 @@
 //! A fixed ring over storage that its owner provides ([`Ring`]), and one that moves to larger
 //! storage in steps, between which it is used as at any other time ([`GrowingRing`]).
 //!
-//! The ring's owner has a lock that keeps interrupts off, so what is moved with the lock held at
-//! once has a bound. While the ring moves, the oldest entries are in the old storage and all others
-//! in the new one. Each step moves the youngest entry of the old storage to the front of the new
-//! one. Entries are known by their place in the order, which a move does not change.
+//! The owner's lock keeps interrupts off, so only a bounded number of entries is moved while it is
+//! held. While the ring moves, the oldest entries are in the old storage and all others in the new
+//! one. Each step moves the youngest entry of the old storage to the front of the new one. Entries
+//! are known by their place in the order, which a move does not change.
 //!
 //! Any context, under the owner's lock.
 #![forbid(unsafe_code)]
@@ -17,13 +17,13 @@ use core::ops::DerefMut;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// The name of an entry until it is taken out: how many were put in before it. Wraps.
+/// The name of an entry until it is taken out: how many entries were put in before it. Wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token(pub(crate) u32);
 
 impl Token {
-    /// Returns whether this entry was put in before `other`. Fewer are in a ring than half of all
-    /// numbers.
+    /// Returns whether this entry was put in before `other`. The answer is unique, as a ring has
+    /// fewer entries than half of all numbers.
     pub(crate) const fn is_before(self, other: Self) -> bool {
         let ahead = other.since(self);
         ahead != 0 && ahead <= u32::MAX / 2
@@ -34,7 +34,7 @@ impl Token {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Returns the entry that is put in `n` later.
+    /// Returns the `n`th entry that is put in after this one.
     pub(crate) const fn behind(self, n: u32) -> Self {
         Self(self.0.wrapping_add(n))
     }
@@ -117,7 +117,7 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         self.slots.get_mut(at)
     }
 
-    /// Forgets the oldest entry, if there is one; its slot keeps it.
+    /// Forgets the oldest entry, if there is one; the slot keeps its value.
     pub(crate) fn drop_oldest(&mut self) {
         if !self.is_empty() {
             self.len -= 1;
@@ -125,7 +125,7 @@ impl<T, S: DerefMut<Target = [T]>> Ring<S> {
         }
     }
 
-    /// Forgets the youngest entry, if there is one; its slot keeps it.
+    /// Forgets the youngest entry, if there is one; the slot keeps its value.
     pub(crate) fn drop_youngest(&mut self) {
         self.len -= 1;
     }
@@ -249,8 +249,8 @@ impl<T: Copy, S: DerefMut<Target = [T]>> GrowingRing<S> {
         }
     }
 
-    /// Begins to move to `larger`. Returns it, and changes nothing, if it is not larger or if a move
-    /// is under way.
+    /// Begins to move to `larger`. Returns `larger`, and changes nothing, if it is not larger or if
+    /// a move is under way.
     pub(crate) fn grow(&mut self, larger: S) -> Result<(), S> {
         if larger.len() <= self.ring.capacity() || self.old.is_some() {
             return Err(larger);

@@ -2,15 +2,15 @@
 
 //! Who sends now: the thread at hand, the urgent work item of the queue pair, or its patient one.
 //!
-//! The thread at hand brings one message to the peer soonest, but may not sleep everywhere. A work
-//! item sends all that is there in few calls of TCP, but costs a change of task. The urgent one
-//! runs before other work of the processor, so a program that polls does not keep it from bringing
-//! what is polled for. The patient one runs in its turn, while more to send gathers.
+//! The thread at hand brings one message to the peer soonest, but not every thread may sleep. A
+//! work item sends all that is there in few calls of TCP, but costs a task switch. The urgent item
+//! runs before other work of the processor, so a program that polls does not hold up what it polls
+//! for. The patient item runs in its turn, while more requests gather.
 //!
-//! [`who`] answers the questions that are decisions. All else that others have to do is urgent:
-//! what was noted, what may be sent now, and what somebody has left. Threads that have the queue
-//! pair's mutex anyway do not ask: a thread that changes the state sends what may be sent in the
-//! new state, and one that rings the doorbell too late flushes what it posted. Pure: any context.
+//! [`who`] answers the three questions of [`Reason`]. All else that others have to do is urgent:
+//! notes, requests that may be sent now, and what somebody has left. A thread that has the queue
+//! pair's mutex anyway does not ask: if it changes the state it sends what the new state allows,
+//! and if its doorbell comes too late it flushes what it posted. Pure: any context.
 #![forbid(unsafe_code)]
 
 use core::ffi::CStr;
@@ -21,12 +21,12 @@ use core::num::{
 
 /// How long requests are given to gather, in microseconds.
 pub(crate) const GATHER_US: u32 = 10;
-/// Three thresholds of the same size: this many doorbells without an answer make a row; this many
-/// requests are worth [`GATHER_US`]; and after gathering in vain this often in succession, it is
-/// given up for a while.
+/// Three thresholds of the same size. This many doorbells without an answer make a row. This many
+/// requests are worth [`GATHER_US`]. Gathering that was in vain this often in succession is given
+/// up for a while.
 pub(crate) const WORTH: u32 = 4;
-/// For how many doorbells it holds what was found out about a process: that it has slept, or that
-/// gathering was in vain.
+/// For how many doorbells a finding about a process holds: that it has slept, or that gathering was
+/// in vain.
 const HOLDS: u32 = 256;
 
 /// Who is to act.
@@ -43,7 +43,7 @@ pub(crate) enum Actor {
 }
 
 impl Actor {
-    /// Returns the name, as it is in those of counters.
+    /// Returns the name, which is also a part of the names of counters.
     pub(crate) const fn name(self) -> &'static CStr {
         match self {
             Self::Caller => c"thread",
@@ -57,15 +57,16 @@ impl Actor {
 /// What is known of a process by its doorbells. Under the mutex of its queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doorbells {
-    /// Doorbells since the process last got an answer that it can have waited for.
+    /// Doorbells since the process last got an answer that it may have waited for.
     row: Saturating<u32>,
     /// Requests taken out of the send queue before the last doorbell; wraps.
     taken: Wrapping<u32>,
-    /// The requests of the last doorbell are given time to gather.
+    /// The requests of the last doorbell were given time to gather.
     gathers: bool,
-    /// How often in succession too few requests came in that time.
+    /// How often in succession too few requests came in the time given.
     in_vain: Saturating<u32>,
-    /// For this many more doorbells no request is given time to gather: it was in vain too often.
+    /// For how many more doorbells no request is given time to gather, as that was in vain too
+    /// often.
     pause: Saturating<u32>,
     /// Completion events before the last doorbell; wraps.
     events: u32,
@@ -86,8 +87,8 @@ impl Doorbells {
     }
 
     /// Takes note of a doorbell. `taken` is the number of requests that were taken out before it,
-    /// and `events` that of the completion events. `answered`: the process may have waited for an
-    /// answer of the peer, and has got it.
+    /// and `events` the number of completion events before it. `answered` says that the process may
+    /// have waited for an answer of the peer, and has got it.
     #[inline]
     pub(crate) fn ring(&mut self, taken: u32, events: u32, answered: bool) {
         if answered {
@@ -145,18 +146,18 @@ impl Doorbells {
     }
 }
 
-/// A question about who sends, and what is known then.
+/// A question about who sends, with what is known when it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// A process rang the doorbell, its thread has the mutex, and requests wait to be sent. `row`:
-    /// see [`Doorbells::is_row`]. `gathers`: few wait, and giving them time is worth it.
+    /// see [`Doorbells::is_row`]. `gathers`: few requests wait, and it is worth giving them time.
     Doorbell { row: bool, gathers: bool },
-    /// Requests were left to a work item: they had [`GATHER_US`], or somebody else had the mutex
-    /// when the doorbell rang, or they waited until fewer are under way.
+    /// Requests were left to a work item: their [`GATHER_US`] are over, or somebody else had the
+    /// mutex when the doorbell rang, or they have waited until fewer requests are under way.
     Left,
     /// A consumer in the kernel posted, its thread may send, has the mutex, and nothing else is
-    /// due. `one_of_many`: the thread may not sleep, and the consumer waits for more than what it
-    /// posts now.
+    /// due. `one_of_many`: the thread may not sleep, and the consumer waits for more requests than
+    /// those that it posts now.
     KernelPost { one_of_many: bool },
 }
 
@@ -168,23 +169,26 @@ pub(crate) fn who(reason: Reason, sleeps: impl Fn() -> bool) -> Actor {
     use Reason::*;
 
     match reason {
-        // A consumer that waits for an answer has little else on the way, and gets it soonest so.
+        // A consumer that waits for an answer has little else on the way, and gets the answer
+        // soonest if its thread sends.
         Doorbell { row: false, .. } => Caller,
-        // Many go to TCP in one call, as the library does not ring while a request waits. A work
-        // item comes later, as it might run before the consumer has posted more.
+        // Many requests go to TCP in one call, as the library does not ring while a request waits.
+        // The work item runs later: at once, it might find only this request.
         Doorbell { gathers: true, .. } => Later,
         Doorbell { .. } if sleeps() => Patient,
         Doorbell { .. } => Caller,
 
-        // A consumer that sleeps posts more before it does. One that polls would keep the patient
-        // item off the processor.
+        // A consumer that sleeps posts more before it sleeps. A consumer that polls would keep the
+        // patient item off the processor.
         Left if sleeps() => Patient,
         Left => Urgent,
 
-        // A block device with more under way posts the next one while others are sent, on another
-        // processor if one is free. Where none is, they gather until the thread sleeps.
+        // A block device with more under way posts the next request while others are sent, on
+        // another processor if one is free. If none is free, requests gather until the thread
+        // sleeps.
         KernelPost { one_of_many: true } => Patient,
-        // A worker that may sleep answers for many; a second one for it would be in its way.
+        // A thread that may sleep is a worker of the consumer's, which would only wait for another
+        // one.
         KernelPost { .. } => Caller,
     }
 }

@@ -7,10 +7,10 @@
 //! order a peer sends its segments (T-46). The driver checks buffers and rights, for the whole
 //! segment, before it places any octet of it (T-8).
 //!
-//! A [`Run`] is a row of segments that continue a message. None is its last, and each is as long as
-//! the segment before. Their headers are those of the segment before, except for the offset (RFC
-//! 5041 section 5.2). So a header is compared as a whole with the expected one. The rights may have
-//! changed, so the receiver checks them again.
+//! A [`Run`] is a row of segments that continue a message. None of them is the last of the message,
+//! and each is as long as the segment before. Their headers are those of the segment before, except
+//! for the offset (RFC 5041 section 5.2). So a header is compared as a whole with the expected one.
+//! The rights may have changed, so the receiver checks them again.
 #![forbid(unsafe_code)]
 
 use super::deframer::FPDU_FRONT;
@@ -46,10 +46,11 @@ use core::num::Wrapping;
 /// Octets at the front of the ULPDU that [`Segments::segment`] and a Terminate's quote need.
 pub(crate) const HEAD_LEN: usize = terminate::MAX_ULPDU;
 
-/// Octets that are enough for most segments: see [`is_enough`].
+/// Octets at the front of an ULPDU that are enough for most segments: see [`is_enough`].
 pub(crate) const FRONT_LEN: usize = ddp::UNTAGGED_LEN;
 
-/// Returns whether the first [`FRONT_LEN`] octets of an ULPDU say as much as [`HEAD_LEN`] would.
+/// Returns whether the first [`FRONT_LEN`] octets of an ULPDU say as much as the first
+/// [`HEAD_LEN`].
 pub(crate) fn is_enough(front: &[u8]) -> bool {
     match ddp::Header::parse(front) {
         Some((ddp::Header::Tagged(_), _)) => true,
@@ -69,14 +70,14 @@ pub(crate) fn is_enough(front: &[u8]) -> bool {
 }
 
 /// Which inbound operations the QP allows at the moment. Whether there is room for a request of the
-/// peer is found out when it is queued.
+/// peer shows when the request is queued.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rights {
     pub(crate) read: bool,
     pub(crate) write: bool,
     pub(crate) atomic: bool,
-    /// Whether the consumer can be told of Immediate Data. If not, its opcode is unexpected (RFC
-    /// 7306 section 1.1).
+    /// Whether the consumer can be told of Immediate Data. If not, the opcode of such data is
+    /// unexpected (RFC 7306 section 1.1).
     pub(crate) immediate: bool,
 }
 
@@ -106,7 +107,7 @@ pub(crate) enum Action {
         msn: Msn,
         /// `mo` + payload length is at most `u32::MAX`.
         mo: u32,
-        /// Begin of the message: take a receive, or fail with `TermError::UntaggedNoBuffer`.
+        /// Beginning of the message: take a receive, or fail with `TermError::UntaggedNoBuffer`.
         first: bool,
         /// End of the message: complete the receive with `mo` + payload length octets.
         last: bool,
@@ -135,7 +136,8 @@ pub(crate) enum Action {
         /// Number of the request on its queue.
         msn: Msn,
     },
-    /// Give it to `proto::reads::OutboundReads::atomic_response`, then place the result.
+    /// Find the operation that is answered (`proto::reads::OutboundReads::answered`), then place
+    /// the result.
     AtomicResponse(AtomicResponse),
     /// The peer ends the stream; send no Terminate back.
     Terminate {
@@ -154,9 +156,9 @@ pub(crate) struct Segment {
     /// Octets of headers at the front of the ULPDU; the payload follows.
     pub(crate) header_len: u16,
     pub(crate) payload_len: u16,
-    /// This is the first segment of the connection, with which the consumer of a responder in
-    /// peer-to-peer mode learns that the connection is established (RFC 6581 section 5, X-ENH-19).
-    /// (The responder may send, if only a Terminate, after any FPDU with the right CRC: T-24.)
+    /// This is the first segment of the connection. It tells the consumer of a responder in
+    /// peer-to-peer mode that the connection is established (RFC 6581 section 5, X-ENH-19). (The
+    /// responder may send, if only a Terminate, after any FPDU with the right CRC: T-24.)
     pub(crate) first: bool,
     pub(crate) action: Action,
 }
@@ -183,8 +185,8 @@ struct SendInProgress {
     mo: Wrapping<u32>,
 }
 
-/// The segments that come in on one connection: the numbers of the next messages, and the message in
-/// progress.
+/// The segments that come in on one connection: the numbers of the next messages, and the message
+/// in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segments {
     send_msn: Msn,
@@ -198,7 +200,7 @@ pub(crate) struct Segments {
     first: bool,
     stopped: bool,
     denied: bool,
-    /// The segment that mostly comes next.
+    /// The segment that is likely to come next.
     run: Option<Run>,
 }
 
@@ -244,7 +246,7 @@ impl Segments {
         self.has_send_immediate = true;
     }
 
-    /// Returns whether the refused segment was a Read Request or Atomic Request that the consumer
+    /// Returns whether the refused segment asked for a Read or Atomic Operation that the consumer
     /// has not enabled. The error is the same as for a wrong queue number (V-AE-12).
     pub(crate) const fn denied(&self) -> bool {
         self.denied
@@ -338,7 +340,7 @@ impl Segments {
         )
     }
 
-    /// Returns the segment that mostly comes next, if it may come now.
+    /// Returns the segment that is likely to come next, if it may come now.
     #[inline]
     pub(crate) fn run(&mut self, rights: &Rights) -> Option<&mut Run> {
         let run = self.run.as_mut().filter(|_| !self.stopped)?;
@@ -351,7 +353,7 @@ impl Segments {
         may_come.then_some(run)
     }
 
-    /// Returns the segment that [`Segments::run`] has returned.
+    /// Returns again the segment that [`Segments::run`] has returned.
     #[inline]
     pub(crate) fn run_on(&mut self) -> Option<&mut Run> {
         self.run.as_mut()
@@ -368,7 +370,7 @@ impl Segments {
         }
     }
 
-    /// Returns the state without the run, which must make no difference.
+    /// Returns the state without the run. A receiver must behave in the same way with it.
     #[cfg(test)]
     pub(crate) fn without_run(self) -> Self {
         Segments { run: None, ..self }
@@ -453,7 +455,7 @@ impl Segments {
         Ok((TAGGED_LEN, Action::Write { stag, to, last }))
     }
 
-    /// Returns number and offset of a segment of a Send or Immediate Data, if they are those due.
+    /// Returns number and offset of a segment of a Send or Immediate Data, if both are what is due.
     #[inline]
     fn due(&self, opcode: Opcode, h: &Untagged) -> Result<(Msn, u32), TermError> {
         if h.qn.get() != qn::SEND {
@@ -510,7 +512,7 @@ impl Segments {
 
     /// Takes in Immediate Data, a message of its own among the Sends (RFC 7306 section 6.3).
     fn immediate(&mut self, opcode: Opcode, h: &Untagged, rest: &[u8], len: u32) -> Parsed {
-        // Fails inside a Send, the opcode of which is another.
+        // Fails inside a Send, whose opcode differs.
         let (msn, _) = self.due(opcode, h)?;
         // CAST: 8.
         if len != IMMEDIATE_LEN as u32 || !h.control.last() {
@@ -578,7 +580,7 @@ impl Segments {
     }
 }
 
-/// The message that is due on a queue where messages are all header and in one segment.
+/// The message that is due on a queue whose messages have a header only, and one segment.
 struct HeaderOnly {
     qn: u32,
     msn: Msn,
@@ -631,7 +633,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Returns what lies `octets` behind it, if the offset does not wrap.
+    /// Returns the target `octets` octets behind this one, if the offset does not wrap.
     #[inline(always)]
     fn behind(self, octets: u32) -> Option<Self> {
         Some(match self {
@@ -645,7 +647,7 @@ impl Target {
 /// The segment that is expected next, as it continues the message of the segment before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Its FPDU up to the end of the headers, which end with the offset.
+    /// The front of its FPDU, up to the end of the headers, which end with the offset.
     front: FpduFront,
     ulpdu_len: u16,
     /// Octets of its payload, at least one.
@@ -654,7 +656,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Returns what may follow `segment`, which is `ulpdu_len` octets that begin with `head`.
+    /// Returns what may follow `segment`, whose ULPDU has `ulpdu_len` octets and begins with
+    /// `head`.
     #[inline]
     fn after(head: &[u8], ulpdu_len: u16, segment: &Segment) -> Option<Self> {
         let (target, last) = match segment.action {
@@ -686,8 +689,8 @@ impl Run {
         run.advance().then_some(run)
     }
 
-    /// Expects the segment behind the next one. Returns whether there may be one: not if its offset
-    /// would wrap.
+    /// Moves on: the segment behind the expected one is expected from now on. Returns false if
+    /// there can be none, as its offset would wrap.
     #[inline(always)]
     #[must_use]
     pub(crate) fn advance(&mut self) -> bool {
@@ -712,7 +715,7 @@ impl Run {
         true
     }
 
-    /// Returns whether an FPDU that begins with `front` has the segment that is expected.
+    /// Returns whether an FPDU that begins with `front` has the expected segment.
     #[inline(always)]
     pub(crate) fn is_next(&self, front: &FpduFront) -> bool {
         let ((a, b, c), (x, y, z)) = (words(front), words(&self.front));

@@ -5,9 +5,9 @@
 //!
 //! As many FPDUs as fit are copied into a batch and handed to TCP in one call. So the consumer's
 //! memory is free again when its request completes (T-19), and no region is kept from its owner
-//! while the peer is awaited (T-20). Read Responses do not wait for the send queue (T-47); the two
-//! take turns, message by message. Under the lock of the sender. Nothing here waits: what TCP does
-//! not take stays in the batch until there is space.
+//! while the sender waits for the peer (T-20). Read Responses do not wait for the send queue
+//! (T-47); the two take turns, message by message. Under the lock of the sender. Nothing here
+//! waits: what TCP does not take stays in the batch until there is space.
 #![forbid(unsafe_code)]
 
 mod env;
@@ -93,7 +93,7 @@ enum Origin {
 #[derive(Clone, Copy, Debug)]
 struct Current {
     message: Message,
-    /// Immediate Data behind it, and whether the peer is to raise an event.
+    /// Immediate Data that follow the message, and whether the peer is to raise an event.
     then: Option<(ImmediateData, bool)>,
     origin: Origin,
 }
@@ -127,7 +127,7 @@ pub(crate) struct Sender {
     /// Responder: nothing may be sent before the first FPDU came in (T-24).
     wait_for_fpdu: bool,
     sq_turn: bool,
-    /// Local operations that are left to this run.
+    /// How many local operations this run may still carry out.
     locals: Saturating<u32>,
     /// Whether this run may send to the peer, and who wakes the sender if not.
     may_start: Result<(), Marked>,
@@ -137,7 +137,7 @@ pub(crate) struct Sender {
     /// Something was sent that the peer has to have before the FIN. Messages of set-up do not
     /// count, nor do Read and Atomic Requests, as these are answered.
     pub(crate) has_spoken: bool,
-    /// TCP has refused a batch: nothing is sent any more, and what ended in it never completes.
+    /// TCP has refused a batch: nothing is sent any more, and its requests do not succeed.
     refused: Option<Refused>,
     /// Requests complete when the peer has placed them.
     awaits_placement: bool,
@@ -148,11 +148,11 @@ pub(crate) struct Sender {
     sent: Wrapping<u32>,
     /// What was sent since the caller last took it.
     pub(crate) tally: Tally,
-    /// The calls of TCP in that time.
+    /// The calls of TCP since then.
     pub(crate) batches: Wrapping<u32>,
 }
 
-/// Returns for which segment size FPDUs are made, given the segment size of TCP.
+/// Returns the segment size for which FPDUs are made, given the segment size of TCP.
 fn segment_size(emss: u32, is_large: bool) -> u32 {
     match is_large {
         true => emss.max(LARGE_SEGMENT),
@@ -228,8 +228,8 @@ impl Framer {
         Ok(())
     }
 
-    /// Writes the FPDU of `frame`, `len` octets with its markers, for which there is room, and up
-    /// to `count` that are alike. Returns how many.
+    /// Writes up to `count` FPDUs of `len` octets, markers included: that of `frame`, for which
+    /// there is room, and equally long ones behind it. Returns how many.
     #[inline]
     fn write<T: Transport, E: Env<T>>(
         &mut self,
@@ -261,8 +261,8 @@ impl Framer {
         Ok(1)
     }
 
-    /// Returns the next FPDU of a message, and how many octets of the stream it takes. It is shorter
-    /// than the longest one if that fills the TCP segment which the batch has begun.
+    /// Returns the next FPDU of a message, and how many octets of the stream it takes. It is
+    /// shorter than it might be if that fills the TCP segment which the batch has begun.
     #[inline(always)]
     fn next_frame(&self, message: &Message) -> Result<(message::Frame, u32), Failure> {
         let no_fpdu = |Broken| Failure::defect("a message has no FPDU");
@@ -277,8 +277,8 @@ impl Framer {
         Ok((frame, len))
     }
 
-    /// Returns how many FPDUs like that of `frame`, of `len` octets, are written at once: if each fills
-    /// a TCP segment, as many as there is `room` for. All leave the packer as the first one does.
+    /// Returns how many FPDUs like that of `frame`, of `len` octets, are written at once: as many
+    /// as have `room` if each fills a segment, else one. Each leaves the packer as the first does.
     #[inline(always)]
     fn count_alike(
         &self,
@@ -295,8 +295,8 @@ impl Framer {
     }
 
     /// Adds the next FPDU of a message to the batch, and those behind it that fill a segment each,
-    /// until it has `limit` octets; or hands one over. Returns how many that were. Stops with
-    /// [`Stop::Again`] if the first does not fit behind what is in the batch.
+    /// until the batch has `limit` octets; or hands one over. Returns how many FPDUs that were.
+    /// Stops with [`Stop::Again`] if the first does not fit behind what is in the batch.
     fn put_fpdus<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
@@ -394,7 +394,7 @@ fn write_payload<T: Transport, E: Env<T>>(
 }
 
 impl Sender {
-    /// For a new connection, whose TCP has segments of `emss` octets. No request is under way.
+    /// Makes a sender. TCP has segments of `emss` octets, and no request is under way.
     pub(crate) fn new(params: &Params, emss: u32) -> Self {
         let emss = segment_size(emss, params.large_fpdus);
         Self {
@@ -430,8 +430,8 @@ impl Sender {
         }
     }
 
-    /// Has requests complete when the peer has placed them (`proto::placement`). Whoever calls this
-    /// tells [`Sends`](super::sends::Sends), too.
+    /// Makes requests complete when the peer has placed them (`proto::placement`). Whoever calls
+    /// this tells [`Sends`](super::sends::Sends), too.
     pub(crate) fn await_placement(&mut self) {
         self.awaits_placement = true;
     }
@@ -451,7 +451,7 @@ impl Sender {
         !self.wait_for_fpdu || heard_of_peer
     }
 
-    /// Has a Terminate sent behind what TCP has or the batch holds.
+    /// Makes the sender send a Terminate behind what TCP has or the batch holds.
     pub(crate) fn set_terminate(&mut self, failure: &Failure) {
         self.terminate = Some(Terminate {
             error: failure.error,
@@ -459,21 +459,21 @@ impl Sender {
         });
     }
 
-    /// Returns the youngest request known to be placed, as the peer says that it has placed so many
-    /// messages ([`Quote::placed`]).
+    /// Returns the youngest request known to be placed, if the peer says that it has placed
+    /// `messages` messages ([`Quote::placed`]).
     pub(crate) fn placed(&self, messages: u32) -> Option<Token> {
         self.unasked.placed(messages)
     }
 
-    /// Returns whether TCP has not got all of a Terminate; `is_batch_empty` says whether it has all
-    /// of the batch.
+    /// Returns whether TCP still lacks a Terminate, or a part of one; `is_batch_empty` says whether
+    /// TCP has all of the batch.
     pub(crate) const fn owes_terminate(&self, is_batch_empty: bool) -> bool {
         self.terminate.is_some() || (self.has_terminated && !is_batch_empty)
     }
 
     /// Returns whether a FIN that is wanted may follow what was sent: TCP has all of the batch, as
-    /// `is_batch_empty` says, and of a Terminate. `stop` is how the run has stopped; behind a failure
-    /// a Terminate is to come.
+    /// `is_batch_empty` says, and all of a Terminate. `stop` is how the run has stopped; after a
+    /// failure a Terminate is still to come.
     pub(crate) const fn may_finish(&self, stop: &Stop, is_batch_empty: bool) -> bool {
         is_batch_empty
             && self.terminate.is_none()
@@ -541,7 +541,7 @@ impl Sender {
                 env.trace(Traced::Terminate(&message));
                 continue;
             }
-            // For what came meanwhile a work item was queued.
+            // A work item was queued for what came meanwhile.
             if is_all || !state.sends() {
                 return Stop::Empty;
             }
@@ -560,7 +560,7 @@ impl Sender {
             if transport.unsent() == 0 {
                 return stop;
             }
-            // If it has stopped for another reason, that may be over once the batch is flushed.
+            // If `fill` has stopped for another reason, that may be over once the batch is flushed.
             is_all = matches!(stop, Stop::Empty);
         }
     }
@@ -624,7 +624,7 @@ impl Sender {
         }
     }
 
-    /// Puts the next FPDUs of one message into the batch, unless that has `limit` octets.
+    /// Puts the next FPDUs of one message into the batch, unless the batch has `limit` octets.
     #[inline(always)]
     fn put_some<T, E>(&mut self, env: &mut E, transport: &mut T, limit: usize) -> Result<(), Stop>
     where
@@ -647,7 +647,7 @@ impl Sender {
         let count = self.framer.put_fpdus(env, transport, current, limit)?;
         self.tally.add(Counter::TxFpdus, count.into());
         let is_done = current.message.is_done();
-        // If TCP has to carry the FPDUs, they are in the batch, and this is false.
+        // This is false for FPDUs that TCP has to carry: they are in the batch.
         if transport.is_direct() {
             let octets = current.message.sent().try_sub(before);
             let octets = octets.map_err(Failure::from)?;
@@ -713,7 +713,7 @@ impl Sender {
         self.next_in_turn(env, transport)
     }
 
-    /// As `next_message`, where the peer is to be asked about what was sent, up to `token`.
+    /// Like `next_message`, but may first ask the peer whether all up to `token` is placed.
     #[inline(never)]
     fn next_or_ask<T, E>(&mut self, env: &mut E, transport: &T, token: Token) -> Result<(), Stop>
     where
@@ -734,8 +734,8 @@ impl Sender {
         }
     }
 
-    /// Takes note of a message, all of which is in the batch or handed over, that the peer places,
-    /// or `is_placed` already.
+    /// Takes note of a message that is in the batch or handed over as a whole, and that the peer
+    /// has to place; `is_placed` says that it has done so.
     #[inline(never)]
     fn note_unplaced<T, E>(&mut self, env: &E, origin: &Origin, octets: u32, is_placed: bool)
     where

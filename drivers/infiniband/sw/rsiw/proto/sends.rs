@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Send requests under way, which the sender begins and the receiver may end ([`Sends`]), and the
-//! [`Order`] in which they complete: that in which they were posted (T-4, V-ORD-2). Any context,
-//! under the lock that the driver keeps for it: a Read completes in softirq, a Send when TCP has it.
+//! [`Order`] in which they complete: the order in which they were posted (T-4, V-ORD-2). Any
+//! context, under a lock of the driver: a Read completes in softirq, a Send when TCP has it.
 //!
-//! Transmission may have to wait until fewer are under way. *What a waker needs is set and taken in
-//! one hold*: the sender notes that it waits in the hold in which it sees what it waits for, and
-//! each hold in which requests leave takes that note ([`Sends::complete`]). So whichever hold is the
-//! last one, what waits for it is told.
+//! Transmission may have to wait until fewer requests are under way. *What a waker needs is set and
+//! taken in one hold*: a sender that has to wait leaves a mark in the same hold of the lock in
+//! which it has seen that. Each hold in which requests leave takes that mark ([`Sends::complete`]).
+//! So a sender that waits is told, whichever hold is the last one.
 #![forbid(unsafe_code)]
 
 use super::drain::{
@@ -29,11 +29,11 @@ use super::ring::{
 };
 use core::ops::DerefMut;
 
-/// How many requests may leave in one hold of the lock, which keeps interrupts off. Many may wait
-/// for the oldest one.
+/// How many requests may leave in one hold of the lock, which keeps interrupts off. Many requests
+/// may wait for the oldest one.
 pub(crate) const AT_A_TIME: usize = 64;
-/// In how many holds of the lock, at most, the others leave that have waited for the oldest
-/// request. Whoever ends that request, perhaps in softirq, has them leave.
+/// Whoever ends the oldest request, perhaps in softirq, lets those leave that have waited for it.
+/// This is how often it takes the lock for that, at most.
 pub(crate) const TIMES: u32 = 4;
 
 /// `S` and `O` are the storage of [`Order`] and [`OutboundReads`].
@@ -56,7 +56,8 @@ pub(crate) struct Sends<S, O> {
 #[must_use = "more may be due, and transmission may wait for what has left"]
 pub(crate) struct Completed {
     pub(crate) drained: Drained,
-    /// Transmission waited until fewer are under way. Nobody else is told: the caller has it go on.
+    /// Transmission has waited until fewer requests are under way. Nobody else is told of that: the
+    /// caller makes transmission go on.
     pub(crate) resumes: bool,
 }
 
@@ -105,17 +106,17 @@ where
         self.order.is_empty()
     }
 
-    /// Returns whether transmission waits until fewer are under way.
+    /// Returns whether transmission waits until fewer requests are under way.
     pub(crate) const fn is_stalled(&self) -> bool {
         self.stalled
     }
 
-    /// Notes that transmission waits for something that the caller has just seen.
+    /// Marks that transmission waits for what the caller has seen in this hold of the lock.
     pub(crate) fn stall(&mut self) -> Marked {
         Waker::Read.mark(|| self.stalled = true)
     }
 
-    /// Has transmission wait unless one more request may be under way.
+    /// Fails if no further request may be under way, and marks that transmission waits.
     pub(crate) fn room(&mut self) -> Result<(), Marked> {
         match self.order.is_full() {
             true => Err(self.stall()),
@@ -133,8 +134,8 @@ where
         self.order.push_message(work)
     }
 
-    /// Has requests that begin from now on wait until the peer has placed them, or not. For a new
-    /// connection: no request is under way.
+    /// Sets whether requests that begin from now on complete only once the peer has placed them.
+    /// Called for a new connection, when no request is under way.
     pub(crate) fn await_placement(&mut self, is_awaited: bool) {
         self.order.await_placement(is_awaited);
     }
@@ -144,14 +145,15 @@ where
         self.order.placed.extend(token);
     }
 
-    /// Has all requests that TCP has complete: the peer has closed, and tells nothing more.
+    /// Lets all requests complete that TCP has: the peer has closed, and tells nothing more.
     pub(crate) fn placed_all(&mut self) {
         self.order.await_placement(self.order.placed.is_awaited);
     }
 
     /// Records a Read of the sender's own, whose response tells that the peer has placed all up to
-    /// `token`. Returns whether it is to be sent: not if that is known, or if a Read under way will
-    /// tell. Fails with [`Full`] as long as no such Read may begin.
+    /// `token`. Returns whether the Read is to be sent: not if the peer is known to have placed all
+    /// that, or if a Read under way will tell. Fails with [`Full`] as long as no such Read may
+    /// begin.
     pub(crate) fn ask(&mut self, token: Token, read: OutboundRead) -> Result<bool, Full> {
         let youngest = self.outbound.outstanding().checked_sub(1);
         let youngest = youngest.and_then(|n| self.outbound.get(n)?.places);
@@ -159,7 +161,7 @@ where
         if self.order.placed.has(token) || is_told {
             return Ok(false);
         }
-        // One Read is possible at least, also if the consumer has set its ORD to zero since.
+        // At least one Read may be outstanding, even if the consumer has set its ORD to zero since.
         let has_room = self.outbound.outstanding() < self.ord.max(1);
         if self.order.placed.is_asked || !has_room {
             return Err(Full);
@@ -171,7 +173,7 @@ where
     }
 
     /// Ends the oldest Read, as its response is placed. Returns what the driver knows of the
-    /// request, if it is one's.
+    /// request that has asked for the Read, if one has.
     pub(crate) fn answered(&mut self) -> Option<W> {
         let OutboundRead { token, places, .. } = self.outbound.pop()?;
         if let Some(youngest) = places {
@@ -191,7 +193,7 @@ where
         self.order.done(token)
     }
 
-    /// Returns how a request or a receive ends that fails: see [`Order::fails`].
+    /// Returns the status of a request or a receive that fails: see [`Order::fails`].
     pub(crate) fn fails(&mut self, fault: Fault) -> Status<Fault> {
         self.order.fails(fault)
     }
@@ -254,7 +256,7 @@ pub(crate) enum Status<E> {
 pub(crate) struct Record<W, E> {
     work: W,
     status: Option<Status<E>>,
-    /// It ends well only once the peer has placed it.
+    /// The request ends well only once the peer has placed it.
     is_placed: bool,
 }
 
@@ -306,8 +308,8 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         self.add(work, false)
     }
 
-    /// As [`Order::push`], for a request that the peer has to place. If that is awaited, the request
-    /// does not complete before.
+    /// Like [`Order::push`], for a request that the peer has to place. If placement is awaited, the
+    /// request does not complete before.
     pub(crate) fn push_message(&mut self, work: W) -> Result<Token, Full> {
         self.add(work, self.placed.is_awaited)
     }
@@ -332,7 +334,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         self.placed = Placed::new(is_awaited, self.next());
     }
 
-    /// Returns how the oldest request has ended, if it has.
+    /// Returns how the oldest request, to which `record` belongs, has ended, if it has.
     fn ended(&self, record: &Record<W, E>) -> Option<Status<E>> {
         match record.status? {
             Status::Success if record.is_placed && !self.placed.has(self.base) => None,
@@ -340,8 +342,8 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         }
     }
 
-    /// Takes the youngest work request out, if that is `token`: it has not begun after all. Returns
-    /// whether it was.
+    /// Takes the youngest work request out, if its token is `token`: it has not begun after all.
+    /// Returns whether it is taken out.
     pub(crate) fn take_back(&mut self, token: Token) -> bool {
         let is_youngest = !self.ring.is_empty() && token.next() == self.next();
         if is_youngest {
@@ -363,8 +365,8 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         Some(record.work)
     }
 
-    /// Returns how a request or a receive ends that fails. The QP has one error completion (T-33);
-    /// whatever fails after that is flushed instead.
+    /// Returns the status of a request or a receive that fails. The QP has one error completion
+    /// (T-33); whatever fails after that is flushed instead.
     pub(crate) fn fails(&mut self, error: E) -> Status<E> {
         match core::mem::replace(&mut self.failed, true) {
             false => Status::Failed(error),
@@ -385,8 +387,8 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
         matches!(status, Status::Failed(_))
     }
 
-    /// Begins to move to the records `larger`, or returns those that are not used: they are not
-    /// more, or a move is under way. Tokens stay valid.
+    /// Begins to move to the records `larger`. Returns `larger` if it is not used: it is not
+    /// larger, or a move is under way. Tokens stay valid.
     pub(crate) fn grow(&mut self, larger: S) -> Option<S> {
         self.ring.grow(larger).err()
     }
@@ -405,7 +407,7 @@ impl<W: Copy, E: Copy, S: DerefMut<Target = [Record<W, E>]>> Order<S> {
     }
 
     /// Takes the oldest request out, as flushed if it has not ended (T-34). If there is a `blame`,
-    /// the first such request fails with it.
+    /// the first request that has not ended fails with it.
     pub(crate) fn flush(&mut self, blame: &mut Option<E>) -> Option<(W, Status<E>)> {
         let record = self.ring.pop()?;
         let status = self.ended(&record).unwrap_or_else(|| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Connection set-up, both roles (RFC 5044 sections 7 and 8, RFC 6581). A [`Collector`] gathers the
-//! peer's frame from octets that come in any cut.
+//! peer's frame from octets, however the stream is cut.
 //!
 //! Process context or softirq, under the lock of the endpoint. Takes bytes as they come (T-42), but
 //! no octet behind the peer's frame (T-25). `connection` does what goes around it: TCP, time-outs,
@@ -48,7 +48,7 @@ pub(crate) struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
     pub(crate) crc: bool,
-    /// Insert markers into what is sent. (They are never asked for.)
+    /// Insert markers into what is sent. (This side never asks for them.)
     pub(crate) send_markers: bool,
     /// FPDUs may be longer than a TCP segment, against RFC 5044 section 5.1.
     pub(crate) large_fpdus: bool,
@@ -67,7 +67,8 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// Returns what a side agrees on with itself: what it sends comes back to it.
+    /// Returns the parameters of a side that is connected to itself: what it sends comes back to
+    /// it.
     pub(crate) fn with_itself(config: &Config) -> Self {
         Self {
             crc: config.crc,
@@ -90,13 +91,13 @@ impl Params {
     }
 }
 
-/// What came of the peer's frame. The private data is at `private_data()` of the role.
+/// What came of the peer's frame. Its private data is what `private_data()` of the role returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetupEvent {
     /// Responder: tell the consumer, then accept or reject.
     Request(EventDepths),
     Established(Params),
-    /// Initiator: the responder's consumer does not want it; TCP is still open.
+    /// Initiator: the responder's consumer does not want the connection; TCP is still open.
     Rejected(EventDepths),
     Failed(SetupFailure),
 }
@@ -122,7 +123,7 @@ impl Fed {
 pub(crate) struct Initiator {
     config: Config,
     want: Depths,
-    /// The older set-up will not do.
+    /// The older set-up must not be tried.
     is_only_enhanced: bool,
     reply: Collector,
 }
@@ -139,7 +140,7 @@ impl Initiator {
         }
     }
 
-    /// As [`Initiator::new`], and never tries the older set-up.
+    /// Like [`Initiator::new`], but never tries the older set-up.
     pub(crate) fn only_enhanced(config: Config, want: Depths) -> Self {
         Initiator {
             is_only_enhanced: true,
@@ -151,8 +152,8 @@ impl Initiator {
         self.config.rev >= mpa::REV_2
     }
 
-    /// Returns the older set-up, unless this is the older one. It may do better on another TCP
-    /// connection (RFC 6581 section 10).
+    /// Returns an initiator for the older set-up, unless this is one or must not try that. It may
+    /// do better on another TCP connection (RFC 6581 section 10).
     pub(crate) fn older(&self) -> Option<Self> {
         let config = Config {
             rev: mpa::REV_1,
@@ -428,7 +429,7 @@ fn check_rev(rev: u8, highest: u8) -> Result<(), SetupFailure> {
 pub(crate) enum Reason {
     /// TCP ended before the frame was complete: `-ECONNRESET`.
     Closed,
-    /// Neither key of MPA: `-EPROTO`, as all that follow.
+    /// The frame has neither key of MPA: `-EPROTO`, as with all reasons below.
     Key,
     /// A Request where a Reply was due, or the other way round.
     Crossed,
@@ -489,7 +490,7 @@ impl Collector {
         }
     }
 
-    /// Returns the octets of the frame, as far as they are known.
+    /// Returns the length of the frame, as far as it is known.
     fn frame_len(&self) -> usize {
         self.header.map_or(HEADER_LEN, |h| {
             HEADER_LEN.saturating_add(usize::from(h.pd_len))
@@ -510,7 +511,7 @@ impl Collector {
         }
     }
 
-    /// Ends the frame: nothing more comes. Returns whether it was not over yet.
+    /// Ends the frame: nothing more comes. Returns whether the frame was still awaited.
     pub(super) fn end(&mut self) -> bool {
         !core::mem::replace(&mut self.over, true)
     }

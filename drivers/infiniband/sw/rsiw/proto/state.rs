@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! QP states: takes an event, returns the new state and what to do (RDMAC verbs section 6.2, V-ST;
-//! T-33 to T-37).
+//! QP states: [`next`] takes a state and an event, and returns the new state and what to do (RDMAC
+//! verbs section 6.2, V-ST; T-33 to T-37).
 //!
 //! Any context, under the lock that guards the QP's state. In Linux, Idle is RESET and INIT,
 //! Closing is SQD, Terminate is SQE. Closing begins with Draining where there is work to do.
@@ -87,7 +87,7 @@ impl QpState {
         }
     }
 
-    /// Returns what becomes of a segment. Some arrive while a connection is started, in Idle.
+    /// Returns what becomes of a segment. In Idle, segments arrive while a connection is started.
     pub(crate) const fn arrival(self) -> Arrival {
         match self {
             QpState::Idle | QpState::Rts | QpState::Draining => Arrival::Take,
@@ -111,16 +111,16 @@ pub(crate) enum QpEvent {
     /// `modify_qp` asks for state `to`.
     Modify {
         to: QpState,
-        /// No work is in the SQ, and no Read of either side is to be answered; only looked at from
-        /// RTS to Closing.
+        /// No work is in the SQ, and no Read of either side is to be answered. Only the step from
+        /// RTS to Closing looks at this.
         idle: bool,
-        /// All is flushed; only looked at from Error to Idle.
+        /// All is flushed. Only the step from Error to Idle looks at this.
         flushed: bool,
     },
     /// The work that Draining waits for is done: see `idle` of `Modify`.
     Drained,
     Destroy {
-        /// As in `Modify`, and the consumer wants it.
+        /// As in `Modify`, and the consumer itself destroys the QP: its process is not ending.
         idle: bool,
     },
     PeerFin {
@@ -135,7 +135,7 @@ pub(crate) enum QpEvent {
         error: TermError,
         /// It is reported by a completion, so there is no event (T-33).
         in_completion: bool,
-        /// A Terminate may go out. It may not inside of a segment, and a responder that has
+        /// A Terminate may go out. None may go out inside of a segment, and a responder that has
         /// received nothing sends none.
         can_send: bool,
     },
@@ -193,15 +193,15 @@ pub(crate) enum Tcp {
     #[default]
     Keep,
     /// Send FIN behind what is queued, the Terminate included; go on reading until the peer's FIN,
-    /// lest unread data turn the close into a RST (T-32).
+    /// as unread data would turn the close into a RST (T-32).
     Fin,
     /// Reset if the peer has acknowledged all that was sent, else as `Keep`.
     ResetIfDelivered,
     Reset,
 }
 
-/// An asynchronous event: what the consumer is told of an end of the stream that no completion
-/// tells of.
+/// An asynchronous event, which tells the consumer that the stream has ended, if no completion
+/// does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Async {
     /// `IB_EVENT_QP_FATAL`.
@@ -222,7 +222,8 @@ pub(crate) struct Effects {
     pub(crate) start_timer: bool,
     /// Complete what is in the SQ as flushed, in order.
     pub(crate) flush_sq: bool,
-    /// Complete what is in the RQ as flushed, in order; with a shared RQ the receive in progress.
+    /// Complete what is in the RQ as flushed, in order; with a shared RQ only the receive in
+    /// progress.
     pub(crate) flush_rq: bool,
     /// With a shared RQ, tell that no more receives are taken from it: `LAST_WQE_REACHED` (T-16).
     pub(crate) last_wqe: bool,
@@ -248,7 +249,7 @@ pub(crate) const fn async_class(error: TermError) -> Async {
     }
 }
 
-/// Returns the event for an error that the peer's Terminate tells of by this code (V-AE-2).
+/// Returns the event for an error that the peer's Terminate names by this code (V-AE-2).
 pub(crate) const fn remote_class(code: u16) -> Async {
     match code >> 8 {
         0x01 | 0x11 => Async::Access,
@@ -262,11 +263,11 @@ pub(crate) const fn remote_class(code: u16) -> Async {
 pub(crate) fn next(state: QpState, event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
         QpEvent::Modify { to, idle, flushed } => modify(state, to, idle, flushed),
-        // What has completed may still be in TCP. Nothing asks for a reset that would destroy it
-        // (V-QP-25), and consumers such as rsockets count on its arrival.
+        // What has completed may still be in TCP, and a reset would destroy it. Nothing asks for a
+        // reset here (V-QP-25), and consumers such as rsockets count on the arrival of all that.
         QpEvent::Destroy { idle: true } if state == QpState::Rts => to_error(Tcp::Keep, None),
         QpEvent::Destroy { idle } => modify(state, QpState::Error, idle, false),
-        // The peer takes a FIN for no more than that the stream has ended.
+        // A FIN tells the peer only that the stream has ended.
         QpEvent::Leave if state == QpState::Rts => to_error(Tcp::Keep, None),
         QpEvent::Leave => modify(state, QpState::Error, false, false),
         _ => match state {
@@ -347,7 +348,7 @@ fn modify(
         | (QpState::Error, QpState::Error) => Ok((state, Effects::default())),
         (QpState::Idle, QpState::Error) => idle_to_error(),
         (QpState::Rts, QpState::Closing) if idle => to_closing(false),
-        // Consumers disconnect right behind their last answer, which is to arrive (V-ST-10).
+        // Consumers disconnect right behind their last answer, which has to arrive (V-ST-10).
         (QpState::Rts, QpState::Closing) => {
             let effects = Effects {
                 start_timer: true,
@@ -355,7 +356,7 @@ fn modify(
             };
             Ok((QpState::Draining, effects))
         }
-        // A QP that is not connected or about to end has nothing to disconnect. Both sides may
+        // A QP that is not connected, or is about to end, has nothing to disconnect. Both sides may
         // disconnect at once, and programs do so when they are told that the peer has.
         (_, QpState::Closing) => Ok((state, Effects::default())),
         (QpState::Rts, QpState::Terminate) => {
@@ -429,8 +430,8 @@ fn rts(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
                 },
             ))
         }
-        // In InfiniBand nobody hears of a peer that is gone, but for whoever waits for it: receives
-        // stay where they are, and requests fail when their time is over.
+        // In InfiniBand only those who wait for a peer learn that it is gone: receives stay where
+        // they are, and requests fail when their time is over.
         QpEvent::PeerGone { busy } => {
             let effects = Effects {
                 renew: !busy,
@@ -455,7 +456,7 @@ fn rts(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     }
 }
 
-/// This is as in RTS, except that the state ends.
+/// Draining is like RTS, except that this state ends once the work is done, or by a time-out.
 fn draining(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
         QpEvent::Drained => to_closing(false),
@@ -468,7 +469,8 @@ fn draining(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
 fn closing(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
     match event {
         QpEvent::PeerFin { .. } => Ok((QpState::Closing, Effects::default())),
-        // Consumers of InfiniBand disconnect by going to Error, and wait for what that tells.
+        // Consumers of InfiniBand disconnect by going to Error, and wait for `LAST_WQE_REACHED`
+        // then.
         QpEvent::Closed => {
             let effects = Effects {
                 last_wqe: true,
@@ -483,7 +485,7 @@ fn closing(event: QpEvent) -> Result<(QpState, Effects), Illegal> {
         QpEvent::PostedTooLate | QpEvent::DataInClosing => {
             to_error(Tcp::ResetIfDelivered, Some(Async::Fatal))
         }
-        // Such as a completion queue without room for what is flushed now.
+        // For example, a completion queue has no room for what is flushed now.
         QpEvent::LocalError { in_completion, .. } => {
             let event = (!in_completion).then_some(Async::Fatal);
             to_error(Tcp::ResetIfDelivered, event)

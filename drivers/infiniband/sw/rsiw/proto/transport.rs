@@ -5,10 +5,10 @@
 //! the other without TCP.
 //!
 //! Two sockets are the two ends of one connection if their addresses say so and each has received
-//! what the other has sent, as far as the numbers of TCP tell (RFC 9293 section 3.4): others agree
-//! in that by chance only. A segment may go past TCP if the other end has read all that was written
-//! to TCP before it. That is checked each time, so that neither side has to remember which way its
-//! segments go, and none overtakes another that goes through TCP.
+//! what the other has sent, as far as the numbers of TCP tell (RFC 9293 section 3.4). Numbers of
+//! other sockets fit by chance only. A segment may go past TCP if the other end has read all that
+//! was written to TCP before it. That is checked each time. So neither side has to remember which
+//! way its segments go, and no segment overtakes another one that goes through TCP.
 //!
 //! Context: under the lock of the sender.
 #![forbid(unsafe_code)]
@@ -31,8 +31,8 @@ pub(crate) struct SendFlags {
     pub(crate) cut: bool,
 }
 
-/// There is no memory for a batch. If that is not final, this run may not wait for any, and another
-/// one may.
+/// There is no memory for a batch. If that is not final, another run may get some, as it may wait
+/// for memory, and the current run may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoMemory {
     pub(crate) is_final: bool,
@@ -47,12 +47,12 @@ pub(crate) struct Capacity {
     pub(crate) space: usize,
 }
 
-/// TCP does not send any more. Whoever says so has ended the connection, of which TCP tells.
+/// TCP does not send any more. Whoever returns this has ended the connection; TCP tells of the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) Marked);
 
 /// TCP, and a batch in front of it. Octets are copied into the batch once, so a CRC is that of what
-/// is sent, whoever changes the sources meanwhile.
+/// is sent, even if somebody changes the sources meanwhile.
 pub(crate) trait Transport {
     /// A place in the batch, valid until something behind it has left.
     type Mark: Copy;
@@ -63,8 +63,8 @@ pub(crate) trait Transport {
     /// lets go of the other end.
     fn is_direct(&self) -> bool;
 
-    /// Returns whether the other end, on this host, has placed what was handed over: not if that has
-    /// ended the stream.
+    /// Returns whether the other end, on this host, has placed what was handed over. It has not if
+    /// that has ended the stream.
     fn has_placed(&self) -> bool;
 
     /// Asks the other end to take the next segment, of which `front` are MPA's length field and the
@@ -73,31 +73,33 @@ pub(crate) trait Transport {
     /// [`Stop::Again`] if the other end takes more once it is let go of.
     fn prepare(&mut self, front: &[u8]) -> Result<bool, Stop>;
 
-    /// Returns what TCP takes now, or the other end. Called before a batch is made.
+    /// Returns what TCP, or the other end, takes now. Called before a batch is made.
     fn capacity(&self) -> Capacity;
 
     /// Returns how many octets of the batch are left to send.
     fn unsent(&self) -> usize;
 
-    /// Makes room for `len` more octets. Called for each FPDU, and the first of several.
+    /// Makes room for `len` more octets. Called for each FPDU; if several are written at once, for
+    /// the first.
     fn reserve(&mut self, len: u32) -> Result<(), NoMemory>;
 
-    /// Returns how the sender stops if a Terminate lacks memory: until a timer has run out, as
-    /// nobody tells when there is some, or for another run if this one may not wait.
+    /// Returns how the sender stops if there is no memory for a Terminate. It waits for a timer, as
+    /// nobody tells when there is memory. If this run may not wait, it leaves the Terminate to
+    /// another run.
     fn starve(&mut self) -> Stop;
 
     /// Returns the place of the next octet.
     fn mark(&self) -> Self::Mark;
 
-    /// Forgets the octets from `mark` on. If something behind it has left, forgets all that is left
-    /// to send, and fails.
+    /// Forgets the octets from `mark` on. If something behind `mark` has left, forgets all that is
+    /// left to send, and fails.
     fn truncate(&mut self, mark: Self::Mark) -> Result<(), Broken>;
 
     /// Adds a copy of `octets`. Fails if there is no room; some may have been added then.
     fn put(&mut self, octets: &[u8]) -> Result<(), Broken>;
 
-    /// Has `write` fill room in one piece for `len` octets, or for up to `count` times as many, and
-    /// adds these unless it fails. Returns `None` if there is no such room.
+    /// Lets `write` fill room in one piece for `len` octets, or for up to `count` times as many,
+    /// and adds the octets unless `write` fails. Returns `None` if there is no such room.
     fn put_with<R, E: From<Broken>>(
         &mut self,
         len: u32,
@@ -111,8 +113,8 @@ pub(crate) trait Transport {
     /// Returns the CRC of the octets from `mark` on. Fails if something behind `mark` has left.
     fn crc_since(&self, mark: Self::Mark) -> Result<Crc, Broken>;
 
-    /// Hands as much of the batch to TCP as TCP takes. Returns [`Stop::Empty`] if that is all of it.
-    /// Fails if the stream cannot go on, and forgets the batch then.
+    /// Hands as much of the batch to TCP as TCP takes. Returns [`Stop::Empty`] if that is all of
+    /// it. Fails if the stream cannot go on, and forgets the batch then.
     fn send(&mut self, how: SendFlags) -> Result<Stop, Refused>;
 }
 
@@ -179,11 +181,11 @@ impl Scope {
 /// Sequence numbers of a TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// Of the oldest octet that is not acknowledged (`SND.UNA`).
+    /// The number of the oldest octet that is not acknowledged (`SND.UNA`).
     pub(crate) acknowledged: u32,
-    /// Of the octet behind the last one written, which may not be sent yet.
+    /// The number of the octet behind the last one written, which may not be sent yet.
     pub(crate) written: u32,
-    /// Of the octet that is expected next (`RCV.NXT`).
+    /// The number of the octet that is expected next (`RCV.NXT`).
     pub(crate) received: u32,
 }
 

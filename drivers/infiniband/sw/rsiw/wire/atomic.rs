@@ -37,7 +37,8 @@ pub(crate) enum AtomicOperation {
     /// Adds `add` to the word, field by field.
     FetchAdd {
         add: u64,
-        /// Most significant bit of each field; no carry leaves it. Zero makes the word one field.
+        /// The most significant bit of each field; nothing is carried beyond it. Zero makes the
+        /// word one field.
         mask: u64,
     },
     /// Replaces the bits in `swap_mask` by `swap`'s if those in `compare_mask` equal `compare`'s.

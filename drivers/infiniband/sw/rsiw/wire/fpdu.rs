@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! FPDUs (RFC 5044 sections 4.1 to 4.5): length field, pad, CRC, size limits, and the markers in the
-//! sent stream. Any context; the caller brings the CRC32c function.
+//! FPDUs (RFC 5044 sections 4.1 to 4.5): length field, pad, CRC, size limits, and the markers in
+//! the sent stream. Any context; the caller brings the CRC32c function.
 //!
 //! Markers are for peers that ask for them. This side never asks, so there is no receiving half. A
-//! marker stands at every 512th octet of the stream, counted from the first FPDU and with the
-//! markers themselves; the stream begins with one. FPDUs and markers are multiples of four octets,
-//! so that a marker never cuts a 32-bit word.
+//! marker stands at every 512th octet of the stream, counted from the first FPDU, markers included;
+//! the stream begins with one. FPDUs and markers are multiples of four octets, so that a marker
+//! never cuts a 32-bit word.
 #![forbid(unsafe_code)]
 
 use core::num::Saturating;
@@ -18,7 +18,7 @@ pub(crate) const CRC_LEN: usize = 4;
 /// Octets that an FPDU adds to its ULPDU, without the pad.
 pub(crate) const OVERHEAD: usize = LEN_FIELD + CRC_LEN;
 const MAX_PAD: usize = 3;
-/// Longest ULPDU that the length field can name; a receiver takes all of them (section 4.1).
+/// Longest ULPDU that the length field can name; a receiver takes any length (section 4.1).
 pub(crate) const MAX_ULPDU: u16 = u16::MAX;
 /// Longest FPDU that a peer may send, for which the deframer's buffer has room.
 pub(crate) const MAX_FPDU: usize = fpdu_len(MAX_ULPDU);
@@ -92,8 +92,8 @@ const GAP: u32 = 508;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
-    /// Octets of the FPDU in front of it, from the length field on, without markers. The CRC covers
-    /// it in every place, also in front of the length field (T-26, M-MPA-17).
+    /// Octets of the FPDU in front of the marker, from the length field on, without other markers.
+    /// The CRC covers a marker in every place, also in front of the length field (T-26, M-MPA-17).
     pub(crate) at: u32,
     /// The octets to insert: 16 zero bits and FPDUPTR.
     pub(crate) bytes: [u8; MARKER_LEN],

@@ -3,8 +3,8 @@
 //! Wire formats: octets to checked values and back.
 //!
 //! MPA (RFC 5044, RFC 6581), DDP (RFC 5041), RDMAP (RFC 5040, opcodes of RFC 7306), datagrams of
-//! RoCEv2, and how TLS begins (RFC 8446). Depends on `core` and `zerocopy` only; any context. The tests compile these
-//! files with cargo.
+//! RoCEv2, and how TLS begins (RFC 8446). Depends on `core` and `zerocopy` only; any context. The
+//! tests compile these files with cargo.
 #![forbid(unsafe_code)]
 // The raw peer and the tests use what the driver does not.
 #![allow(dead_code)]

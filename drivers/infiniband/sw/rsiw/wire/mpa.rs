@@ -69,16 +69,16 @@ const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// M: its sender wants markers in what it receives.
+    /// M: the sender of the frame wants markers in what it receives.
     pub(crate) markers: bool,
-    /// C: its sender wants CRCs.
+    /// C: the sender of the frame wants CRCs.
     pub(crate) crc: bool,
     /// R: the connection is refused; has no meaning in a Request.
     pub(crate) reject: bool,
     /// S: the private data begins with [`Enhanced`]; has no meaning below revision 2.
     pub(crate) enhanced: bool,
-    /// Its sender takes FPDUs that are longer than a TCP segment. The RFCs reserve this bit; soft
-    /// implementations use it by agreement.
+    /// The sender of the frame takes FPDUs that are longer than a TCP segment. The RFCs reserve
+    /// this bit; soft implementations use it by agreement.
     pub(crate) large_fpdus: bool,
     pub(crate) rev: u8,
     /// Octets of private data, 0..=512, the enhanced words included.
@@ -193,7 +193,7 @@ pub(crate) struct Enhanced {
     pub(crate) peer_to_peer: Option<RtrSet>,
     /// Inbound Reads that the sender of the frame takes, 14 bits.
     pub(crate) ird: u16,
-    /// Outbound Reads that it may have outstanding, 14 bits.
+    /// Outbound Reads that the sender of the frame may have outstanding, 14 bits.
     pub(crate) ord: u16,
 }
 

@@ -72,8 +72,8 @@ opcodes! {
     ImmediateSe = 9, c"immediate_se";
     AtomicRequest = 10, c"atomic_request";
     AtomicResponse = 11, c"atomic_response";
-    /// Of no RFC: a Send whose header has four octets of immediate data in the place of an STag to
-    /// invalidate. Between queue pairs that are connected by number only.
+    /// In no RFC: a Send whose header has four octets of immediate data in the place of an STag to
+    /// invalidate. Used only between queue pairs that are connected by number.
     SendImmediate = 12, c"send_imm";
     SendSeImmediate = 13, c"send_se_imm";
 }

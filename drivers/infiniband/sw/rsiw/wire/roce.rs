@@ -5,9 +5,9 @@
 //! header (GRH) that a receiver finds in front of a message, and the invariant CRC (ICRC). Any
 //! context; the caller brings the CRC-32 function.
 //!
-//! The ICRC covers what routers do not change: the IP header, the UDP header and the BTH, each with
-//! ones in the place of what they may change, then all up to the pad. Eight octets of ones stand in
-//! front, for the link's header of InfiniBand.
+//! The ICRC covers what routers do not change. It begins with eight octets of ones, which stand for
+//! InfiniBand's link header. The IP header, the UDP header and the BTH follow, with ones in the
+//! place of what routers may change, then all that is behind, the pad included.
 #![forbid(unsafe_code)]
 
 use super::Short;
@@ -45,7 +45,7 @@ const SEND_ONLY: u8 = 0x64;
 const SEND_ONLY_IMMEDIATE: u8 = 0x65;
 
 const SOLICITED: u8 = 1 << 7;
-/// InfiniBand's migration state: migrated, as where there is no other path.
+/// InfiniBand's migration state: migrated, as where there is no alternate path.
 const MIGRATED: u8 = 1 << 6;
 /// The version of the transport headers.
 const VERSION_MASK: u8 = 0xf;
@@ -62,7 +62,7 @@ struct RawHeaders {
     /// Flags, octets of pad, version.
     flags: u8,
     pkey: U16,
-    /// With the octet in front of it that routers may change.
+    /// The octet that routers may change, and the number of the QP.
     dest_qpn: U32,
     psn: U32,
     qkey: U32,
@@ -82,7 +82,7 @@ pub(crate) struct Headers {
     pub(crate) psn: u32,
     pub(crate) qkey: u32,
     pub(crate) src_qpn: u32,
-    /// As on the wire.
+    /// The octets as on the wire.
     pub(crate) immediate: Option<[u8; IMMEDIATE_LEN]>,
 }
 
@@ -90,9 +90,9 @@ pub(crate) struct Headers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoDatagram {
     Short,
-    /// They are a packet of something else.
+    /// The packet is of another kind.
     Other,
-    /// The partition is not the one that there is.
+    /// The packet belongs to another partition than the default one.
     Partition,
 }
 
@@ -166,11 +166,11 @@ impl Headers {
 const IPV4_CHANGES: [usize; 4] = [1, 8, 10, 11];
 const UDP_CHECKSUM: [usize; 2] = [6, 7];
 const BTH_CHANGES: [usize; 1] = [4];
-/// Traffic class and flow label, but not the version, which shares the first octet; hop limit.
+/// Traffic class, flow label and hop limit. The first octet also has the version, which stays.
 const IPV6_CHANGES: [usize; 4] = [1, 2, 3, 7];
 const IPV6_FIRST: u8 = 0x6f;
 
-/// Copies `from` to the beginning of `to`, with ones in these places.
+/// Copies `from` to the beginning of `to`, with ones at `places`.
 fn mask(to: &mut [u8], from: &[u8], places: &[usize]) -> Result<(), Short> {
     from.write_to_prefix(to).map_err(|_| Short)?;
     for place in places {
@@ -179,7 +179,7 @@ fn mask(to: &mut [u8], from: &[u8], places: &[usize]) -> Result<(), Short> {
     Ok(())
 }
 
-/// Calculates ICRCs, of which one is under way.
+/// An ICRC that is being calculated.
 pub(crate) struct Icrc<F> {
     crc32: F,
     crc: u32,

@@ -37,8 +37,8 @@ const M_BIT: u8 = 0x80;
 const D_BIT: u8 = 0x40;
 const R_BIT: u8 = 0x20;
 
-/// The errors that end a stream. The discriminant is `0xLTCC`: layer, type, code. What an error
-/// quotes goes by layer and type; so do its event and its counters, with few exceptions.
+/// The errors that end a stream. The discriminant is `0xLTCC`: layer, type, code. Layer and type
+/// decide what an error quotes and, with few exceptions, its event and its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum TermError {
@@ -64,7 +64,7 @@ pub(crate) enum TermError {
     CatastrophicGlobal = 0x0208,
     OpCannotInvalidate = 0x0209,
     OpUnspecified = 0x02ff,
-    /// No error, and of no RFC: the consumer of a queue pair that is connected by number ends the
+    /// No error, and in no RFC: the consumer of a queue pair that is connected by number ends the
     /// stream. The quote says how many Sends and Writes are placed.
     Leaving = 0x0f01,
     // DDP.

@@ -8,7 +8,7 @@ use super::Short;
 
 /// Octets of the header of a record (RFC 8446 section 5.1).
 const RECORD_HEADER: usize = 5;
-/// As many octets of a stream as [`Opening::parse`] looks at.
+/// The most octets of a stream that [`Opening::parse`] looks at.
 pub(crate) const OPENING: usize = RECORD_HEADER + 1;
 
 /// A type of records.
@@ -17,8 +17,8 @@ const HANDSHAKE: u8 = 22;
 const VERSION: u8 = 3;
 /// A type of messages (RFC 8446 section 4).
 const CLIENT_HELLO: u8 = 1;
-/// Range of the length of the first record of a stream: a ClientHello without any extension, and the
-/// most that a record may have.
+/// Range of the length of the first record of a stream: a ClientHello without any extension, and
+/// the most that a record may have.
 const LENGTHS: core::ops::RangeInclusive<usize> = 45..=1 << 14;
 
 /// How a stream begins.
@@ -27,13 +27,13 @@ pub(crate) enum Opening {
     /// The stream begins with a ClientHello, or with the first part of one: a record of this many
     /// octets.
     ClientHello(usize),
-    /// With something else.
+    /// The stream begins with something else.
     Other,
 }
 
 impl Opening {
-    /// Looks at the first octets of a stream. Fails if they are too few to tell, and may be those of
-    /// a ClientHello.
+    /// Looks at the first octets of a stream. Fails if they may be those of a ClientHello, but are
+    /// too few to tell.
     pub(crate) fn parse(octets: &[u8]) -> Result<Self, Short> {
         let fits =
             |at: usize, good: fn(u8) -> bool| octets.get(at).is_none_or(|octet| good(*octet));

@@ -67,7 +67,7 @@ impl<I: DerefMut<Target = Initiator>> Attempt<I> {
         }
     }
 
-    /// Turns it into an attempt with the older set-up, unless it is one already.
+    /// Turns this attempt into one with the older set-up, unless it is one already.
     pub(super) fn older(mut self) -> Option<Self> {
         *self.mpa = self.mpa.older()?;
         Some(self)
@@ -186,7 +186,7 @@ where
                 self.close(out)
             }
             Some(SetupEvent::Failed(failure)) => self.set_up_failed(attempt, failure, out),
-            // Not an event of an initiator.
+            // An initiator gets no Request.
             Some(SetupEvent::Request(_)) => self.no_connection(Error::Protocol, out),
         }
     }
@@ -246,8 +246,8 @@ where
         self.outbox.reply = Some(reply);
     }
 
-    /// Resets TCP, so that the peer gets a RST, frees the QP, and tells the consumer that there
-    /// will be no connection.
+    /// Frees the QP, tells the consumer that there will be no connection, and resets TCP, so that
+    /// the peer gets a RST.
     pub(super) fn no_connection(&mut self, error: Error, out: &mut Outputs) -> Phase<I, R> {
         self.connect_failed(Reply::failed(error), out);
         self.reset(out)

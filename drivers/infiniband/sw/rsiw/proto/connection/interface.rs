@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connection is told and looks for ([`Input`]), what it wants done ([`Outputs`]), and the
-//! events that it owes its consumer. Context as in `proto::connection`.
+//! What a connection is told ([`Input`]), what it waits for ([`Awaits`]), what it wants done
+//! ([`Outputs`]), and the events that it owes its consumer. Context as in `proto::connection`.
 //!
-//! Events come in the order in which iw_cm wants them, and each kind occurs once in the life of a
-//! connection. The core asserts that: an established event for each successful accept, a reply for
-//! each successful connect, exactly one close event after either, and none of them otherwise.
+//! Events come in the order in which iw_cm wants them, each kind at most once in the life of a
+//! connection. The core asserts that there is an established event for each successful accept, a
+//! reply for each successful connect, exactly one close event after either, and no other such
+//! event.
 #![forbid(unsafe_code)]
 
 use crate::proto::negotiate::{
@@ -63,7 +64,7 @@ impl Event {
     }
 }
 
-/// The end of a connect, and who has the private data of the peer's Reply.
+/// The end of a connect; `mpa` has the private data of the peer's Reply.
 #[derive(Clone, Debug)]
 pub(super) struct Reply<I> {
     pub(super) error: Option<Error>,
@@ -121,12 +122,12 @@ pub(super) fn copy(data: &[u8], out: &mut [u8]) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) i32);
 
-/// Why there is no connection, or none any more.
+/// Why there is no connection, or why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// It was given up, or the peer ended it: `-ECONNRESET`.
+    /// The connection was given up, or the peer ended it: `-ECONNRESET`.
     Reset,
-    /// Nobody listens, or the peer's consumer does not want it: `-ECONNREFUSED`.
+    /// Nobody listens, or the peer's consumer does not want the connection: `-ECONNREFUSED`.
     Refused,
     /// The peer does not answer: `-ETIMEDOUT`.
     TimedOut,
@@ -134,7 +135,7 @@ pub(crate) enum Error {
     Protocol,
     /// The event could not be delivered with all that it had: `-ENOMEM`.
     NoMemory,
-    /// The consumer asks for what cannot be: `-EINVAL`.
+    /// The consumer asks for something impossible: `-EINVAL`.
     Invalid,
     Other(Code),
 }
@@ -155,7 +156,7 @@ pub(crate) enum Input<'a> {
         /// octets.
         private_data: &'a [u8],
     },
-    /// TCP has not connected, is gone, or the peer sent its FIN instead of what is awaited; with
+    /// TCP could not connect, or is gone, or the peer sent its FIN instead of what is awaited; with
     /// TCP's error, if there is one.
     Closed(Option<Code>),
     /// Octets from TCP, no more than [`Awaits::Frame`] says.
@@ -168,7 +169,7 @@ pub(crate) enum Input<'a> {
     /// The timer ran out in [`Awaits::Drained`] before the peer acknowledged all that was sent.
     Unacknowledged,
     /// The consumer accepts the Request. Its QP is set aside for the connection already, unless the
-    /// Request has an answer.
+    /// Request was answered before.
     Accept {
         /// IRD and ORD that the consumer wants.
         want: Depths,
@@ -181,11 +182,11 @@ pub(crate) enum Input<'a> {
     /// The QP that is set aside, but has not been given the stream, goes away or into error; or the
     /// consumer accepts with a QP that it cannot have.
     Abort,
-    /// The connection has to go for another one that waits for its Request, too, or its listener
-    /// goes away. If its own Request is there by now, this comes too late and means nothing.
+    /// The connection has to make room for another one that waits for its Request, too, or its
+    /// listener goes away. If the connection has its own Request by now, the input does nothing.
     DrivenOut,
-    /// The device goes away, or what has parked the Request does: the connection ends whatever its
-    /// state.
+    /// The device goes away, or the object that has parked the Request does. The connection ends in
+    /// any phase.
     Shut,
     /// What [`Outputs::ask`] asked for is done.
     Done,
@@ -233,7 +234,7 @@ pub(crate) enum Callbacks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Qp {
-    /// The QP is free again. With an error if the consumer learns of the reason only later.
+    /// The QP is free again. An error is for a QP whose consumer learns of the reason only later.
     Detach(Option<Error>),
     /// End the stream that the QP has.
     Abort,
@@ -249,8 +250,9 @@ pub(crate) enum Tcp {
     Release,
 }
 
-/// What may fail. [`Input::Done`] or [`Input::Failed`] is the next input; until then no other one
-/// changes anything, except for [`Ask::Request`]. Lengths are of the frame in the caller's buffer.
+/// Something to do that may fail. The next input is [`Input::Done`] or [`Input::Failed`]; only
+/// while [`Ask::Request`] waits for that, others may come first. Lengths are those of the frame in
+/// the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// Connect TCP, with callbacks.
@@ -266,7 +268,7 @@ pub(crate) enum Ask {
     /// Send the Reply that refuses the Request, of this many octets, unless too many refused
     /// connections wait for their peers.
     Refuse(usize),
-    /// Send the FIN, if TCP has all that is to stand in front of it, or `anyway`.
+    /// Send the FIN, if TCP has all that stands in front of it, or `anyway`.
     Finish { anyway: bool },
     /// Send a Terminate as the only FPDU of the stream, with or without markers.
     Terminate { error: TermError, markers: bool },
@@ -300,7 +302,7 @@ pub(crate) struct Outputs {
     pub(crate) qp: Option<Qp>,
     pub(crate) tcp: Option<Tcp>,
     pub(crate) ask: Option<Ask>,
-    /// The consumer's call that the input came from fails.
+    /// The error with which the consumer's call fails, if the input comes from one.
     pub(crate) fails: Option<Error>,
 }
 
@@ -330,7 +332,7 @@ impl Input<'_> {
 }
 
 impl Event {
-    /// Returns its name as in iw_cm.
+    /// Returns the name of the event in iw_cm.
     pub(crate) const fn name(&self) -> &'static CStr {
         match self {
             Self::Request { .. } => c"connect_request",

@@ -64,7 +64,8 @@ where
                 self.reset(out)
             }
             Input::Closed(_) => {
-                // Port scanners and health checks say nothing (T-42b).
+                // Port scanners and health checks send nothing. The log does not mention them
+                // (T-42b).
                 out.log = heard.then_some(Log::RequestCut);
                 self.reset(out)
             }
@@ -77,9 +78,9 @@ where
         }
     }
 
-    /// Waits for the consumer's answer, but does not look whether the peer is still there: the
-    /// accept succeeds, and the QP finds the end of the stream. Programs are prepared for a
-    /// connection that ends, and hardly for an accept that fails.
+    /// Waits for the consumer's answer, but does not look whether the peer is still there. If it is
+    /// gone, the accept succeeds, and the QP finds the end of the stream: programs are prepared for
+    /// a connection that ends, and hardly for an accept that fails.
     pub(super) fn requested(
         &mut self,
         mut mpa: R,
@@ -121,7 +122,7 @@ where
     }
 
     /// Takes a reject of a Request that was answered. If an established event is still due, iw_cm
-    /// has given up its identifier for the reject, and asserts that it is told nothing more.
+    /// has given up its identifier because of it, and asserts that it is told nothing more.
     pub(super) fn rejected_late(&mut self, phase: Phase<I, R>, out: &mut Outputs) -> Phase<I, R> {
         let is_accepted = matches!(phase, Phase::Running(Link::Accepted { .. }));
         if !is_accepted && self.outbox.established.is_none() {
@@ -138,7 +139,7 @@ where
         }
     }
 
-    /// Fails the consumer's call to accept, after which iw_cm is through with the connection.
+    /// Fails the consumer's call to accept, after which iw_cm is done with the connection.
     pub(super) fn accept_failed(&mut self, error: Error, out: &mut Outputs) -> Phase<I, R> {
         out.fails = Some(error);
         out.qp = Some(Qp::Detach(None));
@@ -151,8 +152,8 @@ where
     I: DerefMut<Target = Initiator>,
     R: DerefMut<Target = Responder>,
 {
-    /// Sends a FIN when it is time, and lingers until the peer's: data that nobody reads must not
-    /// turn the close into a RST, which could destroy what was sent last (T-32).
+    /// Sends a FIN when it is time, and lingers until the peer's FIN comes: data that nobody reads
+    /// must not turn the close into a RST, which could destroy what was sent last (T-32).
     pub(super) fn close(&mut self, out: &mut Outputs) -> Phase<I, R> {
         if !self.has_tcp {
             out.timer = Some(Timer::Disarm);
@@ -186,7 +187,7 @@ where
                 }
                 None
             }
-            // The surroundings look again when the FIN is sent.
+            // The surroundings look for this again once the FIN is sent.
             Input::Drained if matches!(fin, Fin::Refused(_)) => None,
             Input::Drained => return self.give_up(Tcp::Release, out),
             Input::Abort | Input::Shut => return self.reset(out),
@@ -214,7 +215,7 @@ where
         }
     }
 
-    /// Lingers once more, if it may: the time is over, but TCP is still sending.
+    /// Lingers once more, if it may: time is up, but TCP is still sending.
     pub(super) fn linger_on(&mut self, out: &mut Outputs) -> Phase<I, R> {
         match self.linger_again.checked_sub(1) {
             Some(left) => {
@@ -236,7 +237,7 @@ where
         }
     }
 
-    /// Ends the connection, but for its events.
+    /// Ends the connection. Its events may still have to be delivered.
     pub(super) fn give_up(&mut self, how: Tcp, out: &mut Outputs) -> Phase<I, R> {
         self.outbox.request = None;
         out.timer = Some(Timer::Disarm);

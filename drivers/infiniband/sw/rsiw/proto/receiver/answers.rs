@@ -72,7 +72,7 @@ impl Head {
 }
 
 impl<B: DerefMut<Target = [u8]>> Receiver<B> {
-    /// For [`Step::Receive`]: gives the oldest receive, if there is one.
+    /// For [`Step::Receive`]: gives the receiver the oldest receive, if there is one.
     #[inline]
     pub(crate) fn give(&mut self, recv: Option<Recv>) {
         match (recv, self.rest) {
@@ -85,14 +85,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// For [`Step::Place`] and [`Step::Train`]: returns where the payload, or the first one,
-    /// belongs.
+    /// For [`Step::Place`] and [`Step::Train`]: returns where the payload belongs; for a train,
+    /// where its first payload belongs.
     #[inline]
     pub(crate) fn target(&self) -> Target {
         self.target
     }
 
-    /// For [`Step::Complete`]: returns what completes the receive.
+    /// For [`Step::Complete`]: returns what to complete the receive with.
     #[inline]
     pub(crate) fn received(&self) -> &Received {
         &self.received
@@ -119,8 +119,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// For [`Step::Message`]: gives the oldest receive, if there is one. Returns whether the payload
-    /// is to be placed. If not, the steps that follow show why.
+    /// For [`Step::Message`]: gives the receiver the oldest receive, if there is one. Returns
+    /// whether the payload is to be placed. If not, the steps that follow show why.
     #[inline]
     pub(crate) fn begin_message(&mut self, recv: Option<Recv>) -> bool {
         self.give(recv);
@@ -130,7 +130,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// For [`Step::Message`]: tells that the payload is placed.
+    /// For [`Step::Message`]: tells the receiver that the payload is placed.
     #[inline]
     pub(crate) fn end_message(&mut self) {
         self.complete();
@@ -144,8 +144,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         Some(Train::new(chunk?, at, run, room, budget, self.crc))
     }
 
-    /// For [`Step::Train`]: tells what was taken in, and whether the payload of the last FPDU could
-    /// be placed.
+    /// For [`Step::Train`]: tells the receiver what was taken in, and whether the payload of the
+    /// last FPDU could be placed.
     #[inline]
     pub(crate) fn took(&mut self, taken: &Taken, is_placed: bool) {
         if taken.fpdus == 0 {
@@ -181,7 +181,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// For [`Step::Response`]: gives the request that is answered.
+    /// For [`Step::Response`]: gives the receiver the request that is answered.
     pub(crate) fn responds(&mut self, read: OutboundRead) {
         self.responding = Some(Responding::new(read));
     }
@@ -192,7 +192,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         request.ok_or_else(|| Failure::defect("nothing is asked for"))
     }
 
-    /// For [`Step::Quiet`]: tells whether nobody uses the memory of the invalidated region.
+    /// For [`Step::Quiet`]: tells the receiver whether nobody uses the memory of the invalidated
+    /// region.
     pub(crate) fn set_quiet(&mut self, is_quiet: bool) {
         let Rest::Invalidated(pending) = self.rest else {
             return;
@@ -206,8 +207,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// For [`Step::Ulpdu`]: returns how the ULPDU at hand begins. Fails if the chunk is another
-    /// one.
+    /// For [`Step::Ulpdu`]: returns the first octets of the ULPDU at hand. Fails if it does not lie
+    /// in `chunk`.
     pub(crate) fn head<C: Chunk>(&self, chunk: Option<&C>) -> Result<Head, Failure> {
         let mut octets = [0; HEAD_LEN];
         let ulpdu_len = self.fpdu.map_or(0, |fpdu| fpdu.ulpdu_len);
@@ -238,13 +239,13 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         });
     }
 
-    /// For [`Step::Failed`]: returns whose completion is to tell of it.
+    /// For [`Step::Failed`]: returns whose completion is to tell of the failure.
     pub(crate) fn blame(&mut self) -> Blame {
         core::mem::take(&mut self.blame)
     }
 
-    /// For [`Step::Failed`]: returns why the stream ends. `told` says whether a completion, that of
-    /// the request or receive to blame, tells of it.
+    /// For [`Step::Failed`]: returns why the stream ends. `told` says whether the completion of the
+    /// request or receive to blame tells of the failure.
     pub(crate) fn failure(&mut self, told: bool) -> Failure {
         let failure = self.failure.take();
         let mut failure = failure.unwrap_or_else(|| Failure::defect("nothing has failed"));
@@ -252,14 +253,14 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         failure
     }
 
-    /// Has the receive in progress complete in error.
+    /// Lets the receive in progress complete in error.
     pub(super) fn blame_recv(&mut self, fault: Fault) {
         if let Some(recv) = self.recv.take() {
             self.blame = Blame::Receive(recv.id, fault);
         }
     }
 
-    /// Has the request whose response comes in complete in error.
+    /// Lets the request whose response comes in complete in error.
     fn blame_request(&mut self) {
         let token = self.responding.and_then(|responding| responding.read.token);
         if let Some(token) = token {
@@ -267,7 +268,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Has the stream end, for `why`.
+    /// Makes the stream end because of `why`.
     #[cold]
     pub(super) fn fails(&mut self, why: Failure) -> Failed {
         self.failure = Some(why);
@@ -375,8 +376,8 @@ pub(super) enum Pending {
 pub(super) enum Rest {
     /// Nothing: the next FPDU is looked for.
     Nothing,
-    /// The next FPDU, and those behind it that continue its message, are being placed. If none of
-    /// them was placed, the next one is taken in by itself.
+    /// The next FPDU and the FPDUs behind it that continue its message are being placed. If none of
+    /// them can be placed in this way, the next FPDU is taken in by itself.
     Train,
     /// All of it: only the CRC was checked.
     Ulpdu,
@@ -390,7 +391,7 @@ pub(super) enum Rest {
         payload: Stretch,
         last: bool,
     },
-    /// The payload of a Write is being placed. Or there is nothing to do.
+    /// The payload of a Write is being placed, or there is nothing to do for the segment.
     Written {
         last: bool,
     },
@@ -413,14 +414,14 @@ pub(super) enum Rest {
     Responded {
         last: bool,
     },
-    /// An STag is being invalidated. Next it is asked whether somebody uses its memory.
+    /// An STag is being invalidated. The next question is whether somebody still uses its memory.
     Invalidated(Pending),
     /// Somebody still uses the memory of the invalidated region, so the completion waits for
     /// another turn. The FPDU is used up.
     Waits(Pending),
     /// Nobody uses the memory of the invalidated region any more.
     Ended(Pending),
-    /// Only this step.
+    /// Only this step is left.
     Tell(Step),
 }
 

@@ -2,11 +2,11 @@
 
 //! Sends that wait for a receive. Softirq or process context, under the receive lock.
 //!
-//! A Send for which none is posted ends the stream (RFC 5041 section 7.1). Programs written for
-//! transports that try again count on being given some time. If the administrator grants it, such a
-//! Send is not taken in before there is a receive or that time is over, and what the peer sends
-//! behind it waits in TCP. As receives are posted without a word to this side, it has to look for
-//! them, in pauses that grow.
+//! A Send for which no receive is posted ends the stream (RFC 5041 section 7.1). Programs written
+//! for transports that repeat such a Send count on some time in which they can post one. If the
+//! administrator grants that time, such a Send is not taken in until there is a receive or the time
+//! is over. What the peer sends behind it waits in TCP. As receives are posted without a word to
+//! the driver, the receiver looks for them after pauses, which grow.
 #![forbid(unsafe_code)]
 
 use super::{
@@ -22,18 +22,18 @@ use crate::wire::fpdu::LEN_FIELD;
 use core::num::Saturating;
 use core::ops::DerefMut;
 
-/// How long the first pause is, and the longest, in milliseconds.
+/// The milliseconds of the first pause, and of the longest.
 const FIRST_PAUSE: Saturating<u32> = Saturating(1);
 const LONGEST_PAUSE: Saturating<u32> = Saturating(16);
 
 /// How long a Send may wait for a receive, and has waited.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// How many milliseconds each Send may wait; with 0 none does.
+    /// How many milliseconds each Send may wait; 0 if none may.
     limit: u32,
-    /// How many milliseconds the Send at hand may still wait, from when the pause at hand began.
+    /// How many milliseconds the Send at hand may still wait, counted from the start of this pause.
     left: Saturating<u32>,
-    /// How long the pause at hand is, and how long the next one may be, in milliseconds.
+    /// The milliseconds of this pause, and the most that the next one may have.
     pause: Saturating<u32>,
     next: Saturating<u32>,
     waits: bool,
@@ -67,8 +67,8 @@ impl Patience {
         self.waits && self.left.0 > 0
     }
 
-    /// Has a Send that has found no receive wait. Returns whether it may wait, and whether it has
-    /// just begun to.
+    /// Notes that a Send waits, as it has found no receive. Returns whether it may wait, and
+    /// whether it has just begun to wait.
     fn begin(&mut self) -> (bool, bool) {
         let begins = !core::mem::replace(&mut self.waits, true);
         (self.left.0 > 0, begins)
@@ -87,9 +87,9 @@ impl Patience {
         }
     }
 
-    /// Ends the pause at hand, if there is one, and begins another, whose milliseconds it returns;
-    /// `None` if no time is left. A receive may be looked for during a pause, too: that takes no
-    /// time off, as only pauses that are over count as waiting.
+    /// Ends this pause, if there is one, and begins another. Returns its milliseconds; `None` if no
+    /// time is left. A receive may also be looked for during a pause. Such looks cost no time: only
+    /// pauses that are over count as waiting.
     pub(super) fn pause(&mut self) -> Option<u32> {
         self.left -= self.pause;
         self.pause = self.next.min(self.left);
@@ -104,8 +104,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.patience = Patience::new(ms);
     }
 
-    /// Returns the milliseconds to pause if a receive is lacking, or `None` if all the time is over:
-    /// then the next look for a receive is the last one. Call it when nobody pauses any more.
+    /// Returns the milliseconds to pause if a receive is lacking, or `None` if all the time is
+    /// over: then the next look for a receive is the last one. Call it when the pause before is
+    /// over.
     pub(crate) fn pause(&mut self) -> Option<u32> {
         self.patience.pause()
     }
@@ -117,10 +118,10 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     /// Returns what is to be done before the other end of the connection, on this host, may hand
-    /// over a segment: [`Step::Receive`], [`Step::Failed`], or [`Step::Pause`] if nothing is. Then
-    /// it may, if [`Receiver::lacks`] says that nothing is lacking. `front` are MPA's length field
-    /// and the headers of the segment. All that the peer wrote to TCP before has to be taken in
-    /// already.
+    /// over a segment: [`Step::Receive`] or [`Step::Failed`], or [`Step::Pause`] if there is
+    /// nothing to do. After [`Step::Pause`] it may hand over the segment if [`Receiver::lacks`]
+    /// says that nothing is lacking. `front` has MPA's length field and the headers of the segment.
+    /// All that the peer wrote to TCP before has to be taken in already.
     #[inline]
     pub(crate) fn admit(&mut self, front: &[u8], now: &impl Conditions) -> Step {
         let Some((len, head)) = front.split_first_chunk::<LEN_FIELD>() else {
@@ -143,9 +144,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Returns whether a receive is to be looked for before a segment is taken in: it begins a
-    /// message that takes a receive, and may wait for one. The segment has `ulpdu_len` octets and
-    /// begins with `head`.
+    /// Returns whether a receive is to be looked for before a segment is taken in. That is so if
+    /// the segment begins a message that takes a receive, and may wait for one. The segment has
+    /// `ulpdu_len` octets and begins with `head`.
     #[inline(never)]
     pub(super) fn looks(&self, head: &[u8], ulpdu_len: u16, now: &impl Conditions) -> bool {
         now.arrival() == Arrival::Take
@@ -154,7 +155,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             && self.segments.takes_recv(head, ulpdu_len, &now.rights())
     }
 
-    /// Has a receive looked for.
+    /// Asks the caller to look for a receive.
     pub(super) fn look(&mut self) -> Step {
         self.rest = Rest::Look;
         Step::Receive

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a receiver has its caller do, one [`Step`] at a time, and what it is told for that.
+//! What a receiver asks its caller to do, one [`Step`] at a time, and what the caller gets to know
+//! by it.
 //!
 //! Softirq or process context, under the receive lock.
 #![forbid(unsafe_code)]
@@ -16,7 +17,7 @@ use crate::wire::ddp::{
 };
 use crate::wire::rdmap::ImmediateData;
 
-/// How the queue pair stands. As that may change at any moment, it is asked for each FPDU.
+/// The state of the queue pair. It may change at any moment, so it is asked for with each FPDU.
 pub(crate) trait Conditions {
     /// Returns what is to be done with a segment that arrives.
     fn arrival(&self) -> Arrival;
@@ -28,9 +29,9 @@ pub(crate) trait Conditions {
     fn traces(&self) -> bool;
 }
 
-/// What the caller does next. If a step cannot be done, the caller says so by [`Receiver::refuse`];
-/// if it does not, the step counts as done. Steps that only tell of something have the caller leave
-/// a note for others, who act upon it without the receive lock.
+/// What the caller is to do next. If a step cannot be done, the caller says so by
+/// [`Receiver::refuse`]; otherwise the step counts as done. For steps that only tell of something
+/// the caller leaves a note; others act upon it without the receive lock.
 ///
 /// [`Receiver::refuse`]: super::Receiver::refuse
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,20 +51,20 @@ pub(crate) enum Step {
     Ulpdu,
     /// The first segment has passed the protocol's checks.
     FirstSegment,
-    /// Take the oldest receive, keep the names of its memory for placing, and give it
-    /// to [`Receiver::give`].
+    /// Take the oldest receive, keep its elements for placing, and give it to [`Receiver::give`].
     ///
     /// [`Receiver::give`]: super::Receiver::give
     Receive,
-    /// Place [`Receiver::payload`], which is not empty, and for which a receive has room, at
-    /// [`Receiver::target`]. To be refused if that is not allowed (then nothing has been placed),
-    /// or if the memory is not there. If it is an access of the peer, the peer is told the error.
+    /// Place [`Receiver::payload`] at [`Receiver::target`]. The payload is not empty, and a receive
+    /// has room for it. Refuse this step if the payload may not be placed (then nothing of it has
+    /// been placed), or if the memory is not there. If the access is the peer's, the peer is told
+    /// the error.
     ///
     /// [`Receiver::payload`]: super::Receiver::payload
     /// [`Receiver::target`]: super::Receiver::target
     Place,
-    /// Take in a Send that is one segment, as most short ones are: do [`Step::Receive`], but give
-    /// the receive to [`Receiver::begin_message`]; if that says so do [`Step::Place`], tell
+    /// Take in a Send that is one segment, as most short ones are. Do [`Step::Receive`], but give
+    /// the receive to [`Receiver::begin_message`]. If that returns true, do [`Step::Place`], tell
     /// [`Receiver::end_message`], and do [`Step::Complete`].
     ///
     /// [`Receiver::begin_message`]: super::Receiver::begin_message
@@ -78,8 +79,8 @@ pub(crate) enum Step {
     /// [`Receiver::train`]: super::Receiver::train
     /// [`Receiver::took`]: super::Receiver::took
     Train,
-    /// Complete a receive with [`Receiver::received`]. To be refused if the completion queue is
-    /// full, which ends the stream (V-CQ-7).
+    /// Complete a receive with [`Receiver::received`]. Refuse this step if the completion queue is
+    /// full: that ends the stream (V-CQ-7).
     ///
     /// [`Receiver::received`]: super::Receiver::received
     Complete,
@@ -96,8 +97,8 @@ pub(crate) enum Step {
     ///
     /// [`Receiver::set_quiet`]: super::Receiver::set_quiet
     Quiet,
-    /// Queue [`Receiver::request`], a Read or Atomic Operation of the peer. To be refused if there
-    /// is no room for it, or if the peer may not read or change that memory.
+    /// Queue [`Receiver::request`], a Read or Atomic Operation of the peer. Refuse this step if
+    /// there is no room for it, or if the peer may not read or change that memory.
     ///
     /// [`Receiver::request`]: super::Receiver::request
     Request,
@@ -109,8 +110,8 @@ pub(crate) enum Step {
         read: Option<Msn>,
         placed: Option<u32>,
     },
-    /// The stream must end. First complete in error what is to blame ([`Receiver::blame`]), then
-    /// take the cause by [`Receiver::failure`].
+    /// The stream must end. First complete in error the request or receive to blame
+    /// ([`Receiver::blame`]), then take the cause by [`Receiver::failure`].
     ///
     /// [`Receiver::blame`]: super::Receiver::blame
     /// [`Receiver::failure`]: super::Receiver::failure
@@ -119,8 +120,8 @@ pub(crate) enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidation {
-    /// The STag that the peer names in a Send. If that cannot be invalidated, the peer is told the
-    /// error.
+    /// The STag that the peer names in a Send. If this STag cannot be invalidated, the peer is told
+    /// the error.
     ForPeer(Stag),
     /// The STag of the sink of a Read of ours.
     Sink(Stag),
@@ -157,9 +158,9 @@ pub(crate) enum Extra {
     Immediate(ImmediateData),
     /// Immediate data, beside a message.
     WithImmediate([u8; 4]),
-    /// Of a datagram, the number of the QP that has sent it.
+    /// A datagram's sender: the number of its QP.
     FromQp(u32),
-    /// And immediate data.
+    /// A datagram's sender, and immediate data.
     FromQpWithImmediate(u32, [u8; 4]),
 }
 
@@ -174,7 +175,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Of no receive.
+    /// The value while no receive is complete.
     pub(super) const NONE: Self = Self {
         id: 0,
         len: 0,

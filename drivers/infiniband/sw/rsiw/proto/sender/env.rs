@@ -43,9 +43,9 @@ use core::ops::DerefMut;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadError {
-    /// The memory is not there: the kernel's own, which its owner names without having it.
+    /// The memory is not there: a consumer in the kernel has named memory that does not exist.
     NoMemory,
-    /// The surroundings have lost count.
+    /// A defect: what the surroundings know does not fit together.
     Broken,
 }
 
@@ -67,9 +67,9 @@ pub(crate) enum SourceOf<'a> {
 /// Why a source is not open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OpenError {
-    /// It may not be read; how a peer that named it is told.
+    /// The source may not be read. If the peer has named it, the peer is told this error.
     Denied(TermError),
-    /// The surroundings have lost count.
+    /// A defect: what the surroundings know does not fit together.
     Defect(&'static str),
 }
 
@@ -87,9 +87,9 @@ impl OpenError {
 /// Why a request that is not sent was not carried out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NotDone {
-    /// Its completion has to say so.
+    /// The completion of the request has to say so.
     Fault(Fault),
-    /// It would have to wait for others, which this run may not do. Nothing has changed.
+    /// The operation would have to wait for others, which this run may not do. Nothing has changed.
     Later,
 }
 
@@ -101,7 +101,7 @@ impl From<Fault> for NotDone {
 
 /// What has just been put into the batch, or handed over.
 pub(crate) enum Traced<'a> {
-    /// The FPDU of `frame` and those behind it that are alike, `count` in all.
+    /// The FPDU of `frame` and equally long ones behind it, `count` in all.
     Fpdus {
         message: &'a Message,
         frame: &'a message::Frame,
@@ -121,8 +121,8 @@ pub(crate) trait Env<T: Transport> {
     /// Storage of the peer's Reads.
     type Inbound: DerefMut<Target = [Inbound]>;
 
-    /// Returns the oldest request of the send queue, which stays there. The surroundings keep the
-    /// names of its memory, or its octets, and its operands, until they are asked for another.
+    /// Returns the oldest request of the send queue, which stays there. The surroundings keep its
+    /// elements or octets, and its operands, until they are asked for another request.
     fn peek(&mut self) -> Option<Peeked<T, Self>>;
 
     /// Takes the oldest request out, so that its slot is free. Called once it is recorded as under
@@ -140,31 +140,32 @@ pub(crate) trait Env<T: Transport> {
     /// Calls `f` with the requests under way, locked.
     fn with_sends<R>(&self, f: impl FnOnce(&mut Sends<Self::Records, Self::Outbound>) -> R) -> R;
 
-    /// Calls `f` with the peer's requests, locked, and returns what it returns; `None` if there are
-    /// no requests. May miss one that comes at this moment; the receiver has a work item send
-    /// afterwards.
+    /// Calls `f` with the peer's requests, locked, and returns what `f` returns; `None` if there
+    /// are no requests. A request that comes at this moment may be missed; after it, the receiver
+    /// makes a work item send.
     fn with_inbound<R>(
         &self,
         f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> Option<R>,
     ) -> Option<R>;
 
-    /// Completes what is due, as TCP has all of these requests, or they are carried out.
+    /// Records that TCP has all of these requests, or that they are carried out. Completes what is
+    /// due.
     fn done(&mut self, tokens: &[Token]);
 
-    /// Fails a request under way. Returns whether its completion tells so (T-33).
+    /// Fails a request under way. Returns whether its completion tells of the failure (T-33).
     fn fail(&mut self, token: Token, fault: Fault) -> bool;
 
     /// Carries out the local operation that was peeked at last (V-INV, V-MR-17, V-MR-18, V-MW-2,
     /// V-MW-4). When it has invalidated an STag, nobody uses that memory.
     fn perform(&mut self, operation: Local) -> Result<(), NotDone>;
 
-    /// Carries out an Atomic Operation of the peer, if the peer may do that there, so that nobody
-    /// else changes the word meanwhile. Returns what it was before, or how the peer is told that
-    /// nothing was changed.
+    /// Carries out an Atomic Operation of the peer, if the peer may do that there. Nobody else
+    /// changes the word meanwhile. Returns the word from before, or the error that the peer is
+    /// told; nothing was changed then.
     fn change_word(&mut self, request: &AtomicRequest) -> Result<u64, TermError>;
 
-    /// Checks that the source of a message that begins or goes on may be read, and keeps it readable
-    /// until [`Env::close`]. Sources of earlier messages may stay open until then, too.
+    /// Checks that the source of a message that begins or goes on may be read, and keeps it
+    /// readable until [`Env::close`]. Sources of earlier messages may stay open until then, too.
     fn open(&mut self, source: SourceOf<'_>) -> Result<(), OpenError>;
 
     /// Lets go of all memory that was opened: at the end of a run, and before a local operation.

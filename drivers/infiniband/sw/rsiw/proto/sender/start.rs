@@ -3,13 +3,13 @@
 //! Starts the requests of the send queue: fences, ORD, and errors that are known from the start
 //! (RFC 5040 section 5.4 and draft-hilland-rddp-verbs section 8.2.2: V-FNC, V-RD, V-WC). Also
 //! starts what nobody has posted: the answers to requests, and the first message of a peer-to-peer
-//! connection. And ends them with their batch: requests complete once TCP, or the other end on this
-//! host, has all of it; the slots of the peer's requests are free then.
+//! connection. And keeps what ends with a batch: requests complete once TCP, or the other end on
+//! this host, has all of it; by then the slots of the peer's requests are free.
 //!
 //! An Atomic Operation of the peer (RFC 7306 section 5) is carried out when it is the oldest
-//! request that is not answered. So they are carried out in the order of the requests, when what
-//! Reads in front of them have read is in the batch (X-ATM-14). The response is the next message
-//! then.
+//! request of the peer that is not answered. So these operations are carried out in the order of
+//! the requests, and only when what Reads in front of them have read is in the batch (X-ATM-14).
+//! The response is the next message then.
 //!
 //! On one host, segments are handed to the other end instead of being put into a batch: see
 //! `proto::transport`. A Terminate still goes through TCP, and arrives behind what was handed over,
@@ -92,8 +92,8 @@ pub(super) const MOST_LOCAL: Saturating<u32> = Saturating(128);
 pub(super) struct Now {
     /// TCP has all there was to send.
     pub(super) is_flushed: bool,
-    /// The other end of the connection takes segments without TCP. From the first one until all is
-    /// flushed it is held, and this side must not wait for anything.
+    /// The other end of the connection takes segments without TCP. This side holds it from the
+    /// first segment until all is flushed, and must not wait for anything then.
     pub(super) is_direct: bool,
     /// Whether anything may be sent to the peer. Local operations do not wait for that.
     pub(super) may_send: Result<(), Marked>,
@@ -101,9 +101,9 @@ pub(super) struct Now {
     pub(super) has_send_immediate: bool,
 }
 
-/// Makes the oldest request, if it may start and is to be sent, the current message; carries out
-/// those that are not to be sent, of which `locals` are left to this run. Stops with
-/// [`Stop::Again`] at one that has to come behind a flush, or is left to another run.
+/// Makes the oldest request the current message, if it may start. Local operations in front of it
+/// are carried out, as many as `locals` leaves to this run. Stops with [`Stop::Again`] at a request
+/// that has to come behind a flush, or is left to another run.
 pub(super) fn next_request<T: Transport, E: Env<T>>(
     env: &mut E,
     messages: &mut Messages,
@@ -145,8 +145,8 @@ pub(super) fn next_request<T: Transport, E: Env<T>>(
     }
 }
 
-/// Carries out a local operation that has begun, and completes it. Stops with [`Stop::Again`] if that
-/// is left to another run, and nothing has begun then.
+/// Carries out a local operation that has begun, and completes it. Stops with [`Stop::Again`] if it
+/// is left to another run; then it has not begun after all.
 fn carry_out<T: Transport, E: Env<T>>(
     env: &mut E,
     token: Token,
@@ -167,8 +167,8 @@ fn carry_out<T: Transport, E: Env<T>>(
     Ok(finish(env, token, result)?)
 }
 
-/// Makes a request that has begun and is to be sent the current message; `sink` is that of a Read or
-/// Atomic Operation.
+/// Makes a request that has begun the current message, as it is to be sent. `sink` is the sink of a
+/// Read or Atomic Operation.
 #[inline(always)]
 fn make_current<T: Transport, E: Env<T>>(
     env: &E,
@@ -267,7 +267,7 @@ where
     if matches!(operation, Operation::Write { stag: Stag(0), .. }) && request.len > 0 {
         return Ok(Err(Fault::LocalProtection));
     }
-    // The peer could not tell its consumer.
+    // The peer could not tell its consumer of the data.
     if matches!(operation, Operation::SendImmediate { .. }) && !now.has_send_immediate {
         return Ok(Err(Fault::LocalOperation));
     }
@@ -303,7 +303,7 @@ where
     Ok(Ok(token))
 }
 
-/// Returns the sink of a Read, which this side must be allowed to write if it is used (T-22).
+/// Returns the sink of a Read. If it is used, this side must be allowed to write it (T-22).
 fn read_sink<T: Transport, E: Env<T>>(
     env: &E,
     invalidate: bool,
@@ -351,9 +351,10 @@ impl Sender {
         })
     }
 
-    /// Makes the Read the current message that asks whether the peer has placed what it was sent, up
-    /// to `token`, unless that is known or will be. Returns whether it has. If the Read may not begin
-    /// yet, the sender waits for that with `waits`; else it asks later.
+    /// Makes a Read the current message that asks whether the peer has placed what was sent up to
+    /// `token`, unless that is known or another Read will tell. Returns whether there is such a
+    /// Read. If it may not begin yet, the sender waits for that if `waits` is set, and else asks
+    /// later.
     pub(super) fn ask_placement<T: Transport, E: Env<T>>(
         &mut self,
         env: &E,
@@ -390,8 +391,8 @@ impl Sender {
         Ok(is_asked)
     }
 
-    /// Makes the answer to the peer's oldest request the current message, if there is one. Returns
-    /// whether there is. Fails for an Atomic Operation that the peer may not carry out.
+    /// Makes the answer to the peer's oldest request the current message, if there is a request.
+    /// Returns whether there is one. Fails for an Atomic Operation that the peer may not carry out.
     #[inline(always)]
     pub(super) fn next_response<T: Transport, E: Env<T>>(
         &mut self,
@@ -509,8 +510,9 @@ impl Ends {
     }
 }
 
-/// Frees the slot of the peer's Read or Atomic Operation that is answered. Call before the peer can
-/// have all of the response, as its next request may come then. Fails if it is not the oldest one.
+/// Frees the slot of the peer's Read or Atomic Operation that is answered. Call this before the
+/// peer can have all of the response, as its next request may come then. Fails if it is not the
+/// oldest one.
 pub(super) fn end_response<T: Transport, E: Env<T>>(env: &E, msn: Msn) -> Result<(), Failure> {
     if env.with_inbound(InboundReads::pop) != Some(msn) {
         return Err(Failure::defect("a request that is answered was not there"));
@@ -519,8 +521,8 @@ pub(super) fn end_response<T: Transport, E: Env<T>>(env: &E, msn: Msn) -> Result
 }
 
 impl Framer {
-    /// Hands over the next segment of a message that is open. Returns whether the other end has taken
-    /// it; if not, TCP has to carry it.
+    /// Hands over the next segment of a message that is open. Returns whether the other end has
+    /// taken it; if not, TCP has to carry it.
     #[inline]
     pub(super) fn hand_over<T: Transport, E: Env<T>>(
         &mut self,
