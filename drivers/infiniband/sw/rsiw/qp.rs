@@ -4,10 +4,10 @@
 //!
 //! A QP consists of:
 //!
-//! - the [`shared::Shared`]: which QP it is ([`identity::QpIdentity`]), and what softirq shares with
-//!   those who send.
+//! - the [`shared::Shared`]: which QP it is ([`identity::QpIdentity`]), and what softirq shares
+//!   with those who send.
 //! - [`Inner`], under a mutex: the connection ([`Conn`]) and sending. Process context. The state
-//!   changes under it, too, but can be read by all (`shared/published.rs`).
+//!   changes under this mutex, too, but all can read it (`shared/published.rs`).
 //! - the [`stream::Stream`]: receiving, under the socket's lock.
 //! - work items and timers, which act for others ([`actors`]).
 //!
@@ -90,7 +90,7 @@ pub(crate) struct Qp {
     #[pin]
     pub(crate) shared: Shared,
     table: Arc<QpTable>,
-    /// Where its connections look for their other ends.
+    /// Where connections of the queue pair look for their other ends.
     peers: Arc<LocalPeers>,
     /// Set if the send queue of a process may be polled.
     poller: Option<Pin<KBox<Poller<Qp>>>>,
@@ -105,7 +105,7 @@ pub(crate) struct Qp {
     posts: Work<Qp, { actors::SENDS }>,
     #[pin]
     timer: Timer<Qp>,
-    /// Runs while requests gather.
+    /// The timer that runs while requests gather.
     #[pin]
     gathers: ShortTimer<Qp>,
     _quota: Quota,
@@ -128,7 +128,7 @@ impl Qp {
 }
 
 /// Numbers of queue pairs with a stream: half of what 24 bits hold, without 0 and 1, which are
-/// special elsewhere. Those for datagrams have the other half.
+/// special elsewhere. Queue pairs for datagrams have the other half.
 pub(crate) const NUMBERS: RangeInclusive<u32> = 2..=0x7f_ffff;
 
 /// Queue pairs `Q` by number.
@@ -142,8 +142,8 @@ pub(crate) struct Table<Q: Send + Sync + 'static> {
 impl<Q: Send + Sync + 'static> Table<Q> {
     /// Makes an empty table for queue pairs that have `numbers`. Sleeps.
     ///
-    /// They begin anywhere, so that a stranger cannot tell those of queue pairs that are
-    /// connected by number, and two hosts have the same ones by chance only.
+    /// The numbers begin at a random one. So a stranger cannot guess those of queue pairs that are
+    /// connected by number, and two hosts have the same numbers by chance only.
     pub(crate) fn new(numbers: RangeInclusive<u32>, loaded: Loaded) -> Result<Arc<Self>> {
         let first = numbers.start() | random_u32() & numbers.end();
         Arc::pin_init(
@@ -219,9 +219,9 @@ struct Inner {
     /// Whether `LAST_WQE_REACHED` was raised since the QP was made or last connected.
     last_wqe_told: bool,
     doorbells: Doorbells,
-    /// When to look next at the receives of a process that does not tell of them, in Error.
+    /// In Error: when to look next at the receives of a process that does not tell of them.
     relook: Relook,
-    /// The timer runs for requests to a peer that is gone.
+    /// The timer runs because requests wait for a peer that is gone.
     gives_up: bool,
     /// Notes that were taken and not acted upon yet; none unless the work item does so.
     left: Notes<QpNote>,
@@ -231,7 +231,8 @@ struct Inner {
     /// What the oldest request fails with when requests are flushed, if the QP is connected by
     /// number.
     blame: Option<Fault>,
-    /// The other end of a connection that has ended meanwhile, until somebody drops it who may sleep.
+    /// The other end of a connection that has ended meanwhile, until somebody who may sleep drops
+    /// it.
     spent_peer: Option<Arc<Stream>>,
 }
 
@@ -273,10 +274,10 @@ impl Inner {
         conn.is_some_and(|conn| Arc::ptr_eq(&conn.stream, stream))
     }
 
-    /// Transmits what may be sent in `state`, which is the QP's or a later one, until there is nothing
-    /// more to send, or something else has to be done first.
-    /// Returns `None` without a connection, and while a timer runs for want of memory. The caller
-    /// sets the timer that the FIN may need.
+    /// Transmits what may be sent in `state`, which is the QP's or a later one, until there is
+    /// nothing more to send, or something else has to be done first. Returns `None` without a
+    /// connection, and while a timer runs for want of memory. The caller sets the timer that the
+    /// FIN may need.
     #[inline(always)]
     fn send(
         &mut self,
@@ -304,8 +305,8 @@ impl Inner {
         Some(stop)
     }
 
-    /// Has requests complete without a word of the peer that it has placed them, as it closes and
-    /// says nothing more; but only if TCP has all that was to be sent.
+    /// Lets requests complete although the peer has not said that it has placed them: it closes,
+    /// and says nothing more. Does so only if TCP has all that was to be sent.
     fn end_placement(&self, shared: &Shared) {
         if self.has_sent_all() {
             shared.sq.lock().placed_all();
@@ -322,8 +323,8 @@ impl Inner {
     /// is to be sent or answered.
     fn complete_before_close(&self, shared: &Shared) -> bool {
         if shared.complete_due() {
-            // Some of those who ask this do not send next, and transmission may have waited for
-            // what has left.
+            // Transmission may have waited for what has completed now, and some of the callers do
+            // not send next.
             shared.notes.leave(QpNote::Again);
         }
         self.has_sent_all() && shared.sq.lock().is_empty() && shared.inbound.lock().is_empty()
@@ -347,12 +348,12 @@ impl Inner {
     }
 
     /// Returns whether to report that the QP takes no more receives of a shared queue, and that
-    /// those it had taken are flushed (T-16). The caller does so.
+    /// those it had taken are flushed (T-16). The caller reports it.
     ///
-    /// A process is told once between connections: it could have the QP enter Error as often as it
-    /// likes, and uverbs keeps all events that it does not fetch. For a kernel consumer the core
-    /// waits for an event each time that it drains the QP; one that came before does no harm, as
-    /// all is flushed when the modification to Error returns.
+    /// A process is told once between connections: it could make the QP enter Error as often as it
+    /// likes, and uverbs keeps all events that the process does not fetch. For a kernel consumer
+    /// the core waits for an event each time that it drains the QP. An earlier event does no harm,
+    /// as all is flushed when the modification to Error returns.
     fn tell_last_wqe(&mut self, shared: &Shared) -> bool {
         if shared.id.srq.is_none() || shared.flags.mute.load(Relaxed) {
             return false;

@@ -148,7 +148,7 @@ impl Qp {
         // Requests that waited for what completes here are sent below.
         let _ = self.shared.complete_due();
         if self.settle(&mut inner, &mut after) && self.shared.state() != QpState::Error {
-            // The timer that ran out belonged to what has ended now.
+            // The time-out was about what has ended now.
             taken.remove(QpNote::Timeout);
         }
         notes::act_upon_each(&mut *inner, taken, |inner, note| {
@@ -308,14 +308,14 @@ impl Wakes for Qp {
 
 impl Qp {
     /// Queues the work item that `actor` is, or starts the timer that queues one. Does nothing if
-    /// that is the caller.
+    /// `actor` is the caller.
     #[inline(always)]
     pub(super) fn queue(self: &Arc<Self>, actor: Actor) {
         match actor {
             Actor::Urgent => self.urge(),
             Actor::Patient => {
                 let patient = &self.shared.id.dev.queues().patient;
-                // If that fails, it is queued already, and will see whatever there is to see.
+                // If this fails, the item is queued already, and will see whatever there is to see.
                 let _ = patient.enqueue::<_, SENDS>(self.clone());
             }
             Actor::Later => ShortTimer::start(self, GATHER_US),
@@ -323,17 +323,17 @@ impl Qp {
         }
     }
 
-    /// Queues the urgent work item. It goes on for whoever waited for something that has come
-    /// about, and for whoever has stopped although there may be more that nobody will tell of.
-    /// Errors, the socket and timers must not wait for a program, and a consumer may poll for what
-    /// is sent, flushed or completed then.
+    /// Queues the urgent work item. It goes on in place of those who waited for something that is
+    /// there now, and of those who have stopped although there may be more to do, of which nobody
+    /// will tell. It is urgent because errors, the socket and timers must not wait for a program,
+    /// and because a consumer may poll for what it sends, flushes or completes.
     pub(super) fn urge(self: &Arc<Self>) {
-        // If that fails it is queued already, and will see whatever there is to see.
+        // If this fails, the item is queued already, and will see whatever there is to see.
         let urgent = &self.shared.id.dev.queues().data;
         let _ = urgent.enqueue::<_, ACTS>(self.clone());
     }
 
-    /// Leaves a note for the work item. What goes with it is in its slot already.
+    /// Leaves a note for the work item. The value that goes with the note is in its slot already.
     pub(super) fn note(self: &Arc<Self>, note: QpNote) {
         self.shared.notes.leave(note);
         self.urge();
@@ -365,8 +365,8 @@ impl Qp {
         self.shared.notes.take(QpNote::Timeout);
     }
 
-    /// Stops the timers, once nobody posts any more. Also without a connection, as what is posted
-    /// then may be gathered.
+    /// Stops the timers, once nobody posts any more. This is needed without a connection, too:
+    /// requests that are posted then may gather.
     pub(super) fn stop_timers(self: &Arc<Self>) {
         self.cancel_timer();
         ShortTimer::stop(self);
@@ -374,7 +374,8 @@ impl Qp {
 }
 
 impl Qp {
-    /// Has `actor` act ([`Qp::queue`]). It is not inlined, as its callers mostly act by themselves.
+    /// Leaves what is to be done to `actor` ([`Qp::queue`]). Not inlined: callers mostly act
+    /// themselves.
     #[inline(never)]
     fn hand_over(self: &Arc<Self>, actor: Actor) {
         self.queue(actor);
@@ -498,7 +499,8 @@ impl Qp {
 
     /// Posts the requests of a kernel consumer, up to the first bad one; for errors see
     /// [`KernelSq::post`](super::sq::kernel::KernelSq::post). The calling thread sends them if it
-    /// holds no spin lock and gets the mutex at once. Otherwise the work item sends or flushes them.
+    /// holds no spin lock and gets the mutex at once. Otherwise the work item sends or flushes
+    /// them.
     pub(crate) fn post_send(self: &Arc<Self>, chain: &mut SendChain<'_>) -> Result {
         let Some(kernel) = self.shared.id.consumer.kernel() else {
             let _ = chain.next();
@@ -515,10 +517,10 @@ impl Qp {
         result
     }
 
-    /// Sends what a kernel consumer has posted, on its thread. The thread may have locks of the
-    /// consumer's, and memory or a file system may wait for it. So this waits for no other thread
-    /// that might wait for these, and does nothing but send. Returns who is to act otherwise.
-    /// Process context.
+    /// Sends what a kernel consumer has posted, on its thread. The thread may hold locks of the
+    /// consumer, and memory or a file system may wait for the thread. So this only sends, and waits
+    /// for no thread that might wait for those locks. Returns who is to act if this thread must
+    /// not. Process context.
     fn send_posted(self: &Arc<Self>, may_wait: bool) -> Actor {
         let _scope = NoIo::enter();
         let Some(mut inner) = self.inner.try_lock() else {
@@ -543,8 +545,8 @@ impl Qp {
     }
 
     /// Transmits and does nothing else, on the thread of a kernel consumer, which may have locks of
-    /// its own. What changes the state, or calls the consumer, is left to the work item.
-    /// Without `may_wait` nothing is waited for, and what would have to is left to it, too.
+    /// its own. What changes the state, or calls the consumer, is left to the work item. Without
+    /// `may_wait`, what would have to wait is left to the work item, too.
     fn send_only(self: &Arc<Self>, inner: &mut Inner, may_wait: bool) {
         let stop = inner.send(&self.shared, self.shared.state(), Actor::Caller, may_wait);
         self.restart_timer(inner);
@@ -695,8 +697,8 @@ impl Serves for Qp {
         let qp = Arc::from(this);
         if let Some(poller) = qp.poller.as_deref() {
             poller.set_over();
-            // The barrier is that of `stop_polling`. Other processes may have the queue pair, too,
-            // and go on.
+            // This barrier is needed for the same reason as in `stop_polling`. Other processes may
+            // have the queue pair, too, and go on.
             smp_mb(Full);
             qp.urge();
         }

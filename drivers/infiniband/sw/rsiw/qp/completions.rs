@@ -3,9 +3,9 @@
 //! Completions: sends in post order (T-4), receives as they come.
 //!
 //! The send queue's lock is held from taking a record until its completion is added, so that nobody
-//! gets in between. A flush releases it there, as nobody else completes anything then. Handlers are
-//! called without the lock. What remains to be done is noted: that a completion queue is full, or
-//! that more is due than was completed.
+//! gets in between. A flush releases the lock in between, as nobody else completes anything then.
+//! Handlers are called without the lock. Two things are noted for the work item: that a completion
+//! queue is full, and that more is due than was completed.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -94,7 +94,8 @@ impl Shared {
     }
 
     /// Changes the records under way and completes those that are due; if they are many the work
-    /// item completes the rest. Also returns whether transmission waited for what has left.
+    /// item completes the rest. Also returns whether transmission waited for requests that have
+    /// left.
     fn with_sends<R>(&self, change: impl FnOnce(&mut Sq) -> R) -> (R, bool) {
         let mut notify = false;
         let mut complete = |sq: &mut Sq| self.complete_some(sq, &mut notify);
@@ -111,8 +112,8 @@ impl Shared {
         (result, resumes)
     }
 
-    /// Completes all that is due. That is at most a full queue, as records are added under `inner`
-    /// only. Returns whether transmission waited for it. Process context, under `inner`.
+    /// Completes all that is due. That is at most a full queue, as records are added only under
+    /// `inner`. Returns whether transmission waited for this. Process context, under `inner`.
     #[must_use = "transmission may wait for what has left"]
     pub(super) fn complete_due(&self) -> bool {
         let (mut notify, mut resumed) = (false, false);
@@ -136,8 +137,8 @@ impl Shared {
         sq.complete(|work, status| *notify |= self.complete_work(&work, status))
     }
 
-    /// Records that TCP has these requests. The sender looks at its queue next, so what waited for
-    /// them goes on.
+    /// Records that TCP has these requests. Whoever waited for them to complete is the sender,
+    /// which looks at its queue next.
     pub(super) fn sends_done(&self, tokens: &[Token]) {
         let ((), _) = self.with_sends(|sq| {
             // Bound: as many as end in one batch.
@@ -165,16 +166,17 @@ impl Shared {
     }
 
     /// Completes in error the Read that the peer refuses (V-WC-5). Returns whether its completion
-    /// reports that. Between queue pairs that are connected by number it is not completed here, but
-    /// what stands in front of it is known to be placed: the oldest request that is not gets the blame
-    /// ([`Qp::blame`](super::Qp::blame)).
+    /// reports that. Between queue pairs that are connected by number the Read is not completed
+    /// here. But what stands in front of it is known to be placed, and the oldest request that has
+    /// not ended gets the blame ([`Qp::blame`](super::Qp::blame)).
     pub(super) fn fail_refused(&self, end: &RemoteEnd) -> bool {
         let read = end.read.and_then(|msn| {
             let sq = self.sq.lock();
             sq.outbound.find(msn)?.token
         });
         if self.by_number.is_told() {
-            // Their peers carry out requests in order, so what stands in front of it is placed.
+            // The peer carries out requests in order, so what stands in front of the Read is
+            // placed.
             if let Some(token) = read {
                 self.sq.lock().placed(token);
             }
@@ -309,8 +311,8 @@ impl Shared {
         while sq.outbound.pop().is_some() {}
     }
 
-    /// Completes receives of the QP's own queue as flushed, in post order: at most as many as it
-    /// has slots, the work item flushes the rest. Those of a shared queue stay for others
+    /// Completes receives of the QP's own queue as flushed, in post order: at most as many as the
+    /// queue has slots; the work item flushes the rest. Receives of a shared queue stay for others
     /// (V-SRQ-17). Sets `notify` if a handler is to be called. Returns whether there were any.
     pub(super) fn flush_rq(&self, notify: &mut bool) -> bool {
         let mut any = false;

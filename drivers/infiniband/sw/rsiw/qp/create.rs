@@ -2,9 +2,9 @@
 
 //! Creation of queue pairs, and resizing of their queues (draft-hilland-rddp-verbs section 6.1.3).
 //!
-//! Kernel consumers modify the QP to resize its queues. The core does not pass the sizes of
-//! processes on, and cannot tell them of new mappings: processes with own rings call a method of
-//! this driver.
+//! Kernel consumers modify the QP to resize its queues. The core does not pass on the sizes that a
+//! process asks for, and cannot tell a process of new mappings. So processes with own rings call a
+//! method of this driver.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -123,7 +123,7 @@ struct Wanted<'a, 'b> {
 /// The queues of a new QP, and its consumer.
 struct NewQueues {
     ring: SqRing,
-    /// None with a shared receive queue.
+    /// `None` with a shared receive queue.
     rq: Option<Rq>,
     consumer: Consumer,
 }
@@ -389,10 +389,10 @@ impl Qp {
             Some(_) => None,
             None => Some(KernelRq::new(cap.max_recv_wr, id.cap.max_recv_sge)?),
         };
-        // Room for as many requests under way and completions is made first, and never taken back.
+        // Room for as many completions and requests under way is made first, and never taken back.
         let grown = self.make_room(new_sq.depth(), memory_for(false))?;
         kernel.spare.extend(new_sq.spare())?;
-        // In the order of locks this one comes before that of `posted`.
+        // In lock order the lock of `rq` comes before that of `posted`.
         let mut rq = self.shared.rq.lock();
         let result = posted.replace(&mut new_sq, || match (&mut *rq, &mut new_rq) {
             (Some(rq), Some(new)) => rq.replace(new),
@@ -405,15 +405,16 @@ impl Qp {
     }
 
     /// Gives the queues of a process with own rings the depths that its request asks for, in new
-    /// rings, all or nothing; or takes one step of that. What was posted and not taken moves there
-    /// and keeps its numbers. The old rings remain memory as long as they are mapped, but nobody
-    /// looks at them. Sleeps.
+    /// rings, all or nothing. The request may also ask for one step of that only: to make the
+    /// rings, or to move to them. What was posted and not taken moves there and keeps its numbers.
+    /// The old rings stay in memory as long as they are mapped, but nobody looks at them. Sleeps.
     ///
     /// # Errors
     ///
     /// `EINVAL` for depths beyond the maximum or below what is posted, for a receive queue where
-    /// there is a shared one (V-QP-22), if the process has no room for the answer, or if it moves to
-    /// rings that were not made. `ENOMEM`, `EFAULT`. `EOPNOTSUPP` for the QP of any other consumer.
+    /// there is a shared one (V-QP-22), if the process has no room for the answer, or if it moves
+    /// to rings that were not made. `ENOMEM`, `EFAULT`. `EOPNOTSUPP` for the QP of any other
+    /// consumer.
     pub(crate) fn resize_rings(&self, udata: &mut Udata<'_>) -> Result {
         let rings = self.shared.id.consumer.rings().ok_or(EOPNOTSUPP)?;
         let asked: ResizeQpReq = udata.read_from(ResizeQpReq::SHORTEST)?;
@@ -470,7 +471,7 @@ impl Qp {
     /// not used any more.
     fn make_room(&self, depth: u32, flags: Flags) -> Result<Records> {
         let larger = records(depth, flags)?;
-        // Whoever has the mutex is alone in growing, and in beginning requests.
+        // Only the owner of this mutex grows the room, and begins requests.
         let _inner = self.inner.lock();
         if let Some(unused) = self.shared.sq.lock().grow(larger) {
             return Ok(unused);

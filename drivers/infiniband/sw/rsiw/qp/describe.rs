@@ -3,10 +3,10 @@
 //! What observers may see of a queue pair: its attributes, a snapshot of its connection, and what
 //! `rdma resource show qp -dd` shows beyond what the core knows.
 //!
-//! Any process may ask for the last, and the core does not say who does. So nothing is reported that
-//! helps to forge what a peer sends, such as numbers of TCP and of messages. Of what spin locks
-//! protect, observers see a word ([`Watch`]), and of what belongs to the queue pair's mutex, what is
-//! `Published`.
+//! Any process may ask for the last of these, and the core does not say who does. So nothing is
+//! reported that helps to forge what a peer sends, such as numbers of TCP and of messages. Of what
+//! a spin lock protects observers see one word ([`Watch`]). Of what belongs to the queue pair's
+//! mutex they see what is `Published`.
 //!
 //! Context: process; takes no lock of those who post, send, receive or complete.
 #![forbid(unsafe_code)]
@@ -91,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// Returns the verbs state that stands for the state, if the consumer sees that.
+    /// Returns the state that the consumer sees, unless it connects by number.
     fn verbs_state(&self) -> IbQpState {
         match self.state().in_verbs() {
             QpState::Idle if self.flags.is_reset.load(Relaxed) => IbQpState::Reset,
@@ -119,7 +119,7 @@ struct UnderWay {
     /// Reads and Atomic Operations among them that wait for a response.
     reads: u32,
     ord: u32,
-    /// Transmission waits until fewer are under way.
+    /// Transmission waits until fewer requests are under way.
     stalled: bool,
 }
 
@@ -148,7 +148,7 @@ impl UnderWay {
 }
 
 impl Watch for InboundReads<KVec<Inbound>> {
-    /// How many there are.
+    /// How many Reads and Atomic Operations there are.
     #[inline(always)]
     fn word(&self) -> u64 {
         self.len() as u64 // CAST: IRD at most.
@@ -170,7 +170,8 @@ impl Stream {
         let goes_past = |from: &TcpSocket, to: &TcpSocket| {
             is_empty(from.numbers().write_seq, to.numbers().copied_seq)
         };
-        // Whether messages go past TCP at this moment, from this side and to it; and whose they are.
+        // Whether messages go past TCP at this moment, from this side and to this side; and the QP
+        // at the other end.
         let direct = self.shown_peer(|other| {
             let tx = goes_past(&self.sock, &other.sock);
             let rx = goes_past(&other.sock, &self.sock);

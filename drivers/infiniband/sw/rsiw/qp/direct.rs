@@ -3,15 +3,15 @@
 //! Handing segments to the receiver at the other end of the connection, on this host, without TCP:
 //! see `proto::transport`.
 //!
-//! The sender holds the other end's socket, as softirq does when data arrives, and feeds its
-//! receiver from its own memory: each octet is copied once, from source to sink. It waits neither
-//! for a process that has that socket, nor for what the receiver lacks: it leaves a mark
+//! The sender holds the other end's socket, as softirq does when data arrives, and feeds the
+//! receiver there from its own memory: each octet is copied once, from source to sink. If a process
+//! has that socket, or if the receiver lacks something, the sender does not wait: it leaves a mark
 //! (`Stream::mark_awaited`), and the other end wakes it.
 //!
 //! The two ends find each other by their addresses ([`LocalPeers`]). An end is entered when its
 //! queue pair takes the stream over. It leaves the table before its connection is taken apart, and
-//! both links go with it, as linked ends would keep each other for ever. A sender that uses the other
-//! end at that moment has its own reference for one call.
+//! both links go with it, as linked ends would keep each other for ever. A sender that uses the
+//! other end at that moment has a reference of its own, for one call.
 //!
 //! Context: process, under the QP's mutex. Bottom halves are off while the other end is held, which
 //! is for one batch at most.
@@ -150,8 +150,8 @@ impl<'a> Direct<'a> {
     }
 
     /// Asks the other end to take the next segment, whose headers are `front`: see
-    /// [`Transport::prepare`](crate::proto::transport::Transport::prepare). Must not be called again
-    /// once it has gone.
+    /// [`Transport::prepare`](crate::proto::transport::Transport::prepare). Must not be called
+    /// again once the other end has gone.
     #[inline]
     pub(super) fn prepare(&mut self, front: &[u8]) -> Result<bool, Stop> {
         if self.held.is_none() && !self.hold()? {
@@ -183,8 +183,8 @@ impl<'a> Direct<'a> {
         self.has_stopped
     }
 
-    /// Hands over a segment that the other end takes, as [`Direct::prepare`] has just returned. Fails
-    /// if the other end is not held, or the memory of the message is not there.
+    /// Hands over a segment that the other end takes, as [`Direct::prepare`] has just returned.
+    /// Fails if the other end is not held, or the memory of the message is not there.
     #[inline]
     pub(super) fn hand_over(
         &mut self,
@@ -206,7 +206,8 @@ impl<'a> Direct<'a> {
         Ok(())
     }
 
-    /// Holds the other end, if all that TCP had for it has been read. Returns whether it is there.
+    /// Holds the other end, if all that TCP had for it has been read. Returns whether it is held;
+    /// if not, TCP has to carry what follows.
     fn hold(&mut self) -> Result<bool, Stop> {
         let end = self.end;
         let mut marked = None;
@@ -251,7 +252,7 @@ struct HandedSegment<'a> {
     source: &'a Source,
     /// MPA's length field and the headers.
     front: &'a [u8],
-    /// Octets that the FPDU would have, with its pad and CRC, which cannot be read.
+    /// The length that the FPDU would have with its pad and CRC, although these cannot be read.
     len: usize,
     /// Where the payload begins and ends in the message.
     offset: u32,
@@ -406,7 +407,7 @@ struct KnownEnds {
 /// The ends of all connections of the module.
 #[pin_data]
 pub(crate) struct LocalPeers {
-    /// Also held around any change of two links to each other.
+    /// Also held around any change of the two links between a pair of ends.
     #[pin]
     table: SpinLockIrq<KnownEnds>,
 }
@@ -476,8 +477,8 @@ impl Prepared {
         let Self { entry, node, scope } = self;
         let mut table = entry.all.table.lock();
         if let Some(other) = table.other_end(&entry.key, scope, &entry.end.sock) {
-            // The other end may be sending, and wait for this end as soon as it knows it. By then
-            // this end has to know whom to wake.
+            // The other end may be sending, and may wait for this end as soon as it has its link.
+            // So this end gets its link first: it has to know whom to wake.
             entry.end.link_to(other.clone());
             other.link_to(entry.end.clone());
         }
@@ -536,10 +537,10 @@ impl Drop for KnownEnd {
         let mut table = self.all.table.lock();
         let node = table.ends.remove_node(&self.key);
         let links = self.end.unlink();
-        // Both have a link to each other, or none: see `table`.
+        // Either both ends have a link to each other, or neither has: see `table`.
         let back = links[0].as_ref().map(|other| other.unlink());
         drop(table);
-        // If its sender waits for this end, it has to go on through TCP.
+        // If the sender of the other end waits for this end, it has to go on through TCP.
         if let [Some(other), _] = &links {
             other.qp.urge();
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which queue pair it is: what never changes, and is read without a lock ([`QpIdentity`]); with it
-//! whose it is ([`Consumer`]).
+//! The identity of a queue pair ([`QpIdentity`]): what never changes, and is read without a lock.
+//! Its consumer is a part of it ([`Consumer`]).
 //!
-//! Whoever needs no more than that asks this: who the caller of the QP may be, and how the QP is
-//! called in the log and in trace events; in `memory.rs`, access to memory.
+//! Whoever needs no more than the identity uses the methods of this file: who may call the QP,
+//! lines in the log, and trace events. Access to memory on behalf of the QP is in `memory.rs`.
 //!
 //! Context: any, if a method does not say otherwise.
 #![forbid(unsafe_code)]
@@ -129,7 +129,7 @@ impl QpIdentity {
         matches!(self.consumer, Consumer::Kernel(_))
     }
 
-    /// Returns whether the QP cannot be one of the caller's. Process context.
+    /// Returns whether the QP cannot belong to the caller. Process context.
     pub(crate) fn is_of_others(&self) -> bool {
         self.consumer.is_not_the_caller()
     }
@@ -251,7 +251,7 @@ impl QpIdentity {
         });
     }
 
-    /// Traces the FPDU of `frame` and those behind it that are alike, `count` in all.
+    /// Traces the FPDU of `frame` and equally long ones behind it, `count` in all.
     #[inline(always)]
     pub(super) fn trace_fpdus(&self, message: &Message, frame: &Frame, count: u32) {
         if trace::is_fpdu_tx_on() {
@@ -384,7 +384,7 @@ pub(super) struct OfProcess {
     pub(super) rings: Pin<KBox<ProcessRings>>,
     /// Whether its completions have room for immediate data.
     pub(super) takes_immediate: bool,
-    /// And for immediate data that come with a Send.
+    /// Whether they also have room for immediate data that come with a Send.
     pub(super) takes_send_immediate: bool,
 }
 
@@ -408,12 +408,12 @@ pub(super) struct NewRings {
     pub(super) sq: SharedRing,
     /// `None` if the receive queue is shared.
     pub(super) rq: Option<SharedRing>,
-    /// Behind the entries of `rq`, if the process knows of it.
+    /// The word behind the entries of `rq`, if the process knows of it.
     pub(super) word: Option<SharedWord>,
     pub(super) offers: Offers,
 }
 
-/// The offers to map the rings in use, and other rings.
+/// The offers to map the rings in use, and rings that were made for a move.
 pub(super) struct OfferedRings {
     pub(super) offers: Offers,
     pub(super) made: Made<NewRings>,
@@ -425,7 +425,7 @@ pub(super) struct ProcessRings {
     /// Locked while the rings are replaced.
     #[pin]
     pub(super) offered: Mutex<OfferedRings>,
-    /// The send queue for those who describe the QP. Only a resize takes this lock else.
+    /// The send queue for those who describe the QP. Besides them, only a resize takes this lock.
     #[pin]
     pub(super) posted: SpinLockIrq<SharedRing>,
 }
@@ -448,7 +448,7 @@ impl ProcessRings {
 
 /// What a consumer in the kernel has: queues in private memory.
 pub(super) struct OfKernel {
-    /// The process in whose call the QP was made, which may be one of the kernel.
+    /// The process in whose call the QP was made; it may be a thread of the kernel.
     pub(super) maker: Identity,
     pub(super) posted: Arc<KernelSq>,
     pub(super) send_slots: Arc<Slots>,
@@ -460,9 +460,9 @@ pub(super) struct OfKernel {
 }
 
 impl Consumer {
-    /// Returns whether the calling process cannot be the consumer. One in the kernel calls in a
-    /// thread of the kernel, which no process has, or in the call that made the QP, as who mounts.
-    /// Process context.
+    /// Returns whether the calling process cannot be the consumer. A consumer in the kernel calls
+    /// in a thread of the kernel, which no process has, or in the process whose call made the QP,
+    /// such as one that mounts a file system. Process context.
     pub(super) fn is_not_the_caller(&self) -> bool {
         match self {
             Self::Process(process) => !process.owner.is_current(),
@@ -500,8 +500,8 @@ impl Consumer {
         }
     }
 
-    /// Returns whether the consumer can be told of immediate data that come with a Send. Those in
-    /// the kernel do not connect by number.
+    /// Returns whether the consumer can be told of immediate data that come with a Send. Consumers
+    /// in the kernel cannot, as they do not connect by number.
     pub(super) fn takes_send_immediate(&self) -> bool {
         match self {
             Self::Process(process) => process.takes_send_immediate,
@@ -519,7 +519,7 @@ impl Consumer {
     }
 
     /// Returns whether requests seem to wait in the send queue; `next` is the number of a process's
-    /// next. Takes no lock of those who post or send.
+    /// next request. Takes no lock of those who post or send.
     pub(super) fn has_posted(&self, next: u32) -> bool {
         match self {
             Self::Process(process) => {

@@ -339,7 +339,7 @@ impl Conditions for Shared {
 }
 
 impl Shared {
-    /// Records that our oldest Read is done, and has those go on who wait for that.
+    /// Records that our oldest Read is done, and wakes those who wait for that.
     fn end_read(&self, wakes: &Arc<dyn Wakes>) {
         let resumes = self.read_done();
         // Whoever makes the state Draining looks at the Reads afterwards.
@@ -365,8 +365,8 @@ impl Shared {
         }
     }
 
-    /// Completes what is to blame for the end of the stream in error. Returns whether the completion
-    /// tells of that.
+    /// Completes in error the request or receive that is to blame for the end of the stream.
+    /// Returns whether the completion tells of the error.
     fn fail_blamed(&self, blame: Blame) -> bool {
         match blame {
             Blame::Nobody => false,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Regions and windows on behalf of a queue pair (draft-hilland-rddp-verbs section 7), the words in
-//! them that Atomic Operations change (RFC 7306 section 5), and copying received payload to where it
-//! belongs.
+//! them that Atomic Operations change (RFC 7306 section 5), and copying received payload to where
+//! it belongs.
 //!
 //! Finding and entering a region costs as much as copying a segment. So a region is kept open for
 //! the next segment or message that is in it ([`CachedRegion`]): the receiver keeps the one that it
@@ -67,8 +67,8 @@ use kernel::sync::Arc;
 /// The right that a window needs to be the sink of a Read of ours.
 pub(super) const SINK: Access = Access::REMOTE_WRITE;
 
-/// Returns how the peer is told of a refused RDMA Write (RFC 5041 section 7.2). There is no code
-/// for missing rights; RDMAC's verbs use that of a foreign STag.
+/// Returns the error for the peer whose RDMA Write is refused (RFC 5041 section 7.2). There is no
+/// code for missing rights; RDMAC's verbs use that of a foreign STag.
 pub(super) fn tagged(error: MrError) -> TermError {
     match error {
         MrError::Invalid | MrError::Bound => TermError::TaggedStag,
@@ -78,7 +78,7 @@ pub(super) fn tagged(error: MrError) -> TermError {
     }
 }
 
-/// Returns how the peer is told of a refused Read source or invalidation (RFC 5040 section 4.8).
+/// Returns the error for the peer whose Read or invalidation is refused (RFC 5040 section 4.8).
 pub(super) fn remote(error: MrError) -> TermError {
     match error {
         MrError::Invalid => TermError::RemoteStag,
@@ -104,7 +104,7 @@ impl QpIdentity {
     }
 
     /// Checks an access to the sink of a Read of ours, and keeps it open. The sink may be a window
-    /// that the peer may write to (V-ACC-13). Otherwise as [`QpIdentity::access`].
+    /// that the peer may write to (V-ACC-13). In all else this is like [`QpIdentity::access`].
     pub(super) fn access_sink(
         &self,
         stag: Stag,
@@ -115,8 +115,8 @@ impl QpIdentity {
         self.find(stag, self.pd.id(), want, addr, len)
     }
 
-    /// Finds a region of `pd`, or a window if `of_window` has the right that this must grant, and
-    /// checks an access to it; see [`MrAccess::new`].
+    /// Finds a region of `pd`, or a window if `of_window` names the right that a window must grant,
+    /// and checks an access to it; see [`MrAccess::new`].
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -144,9 +144,10 @@ impl QpIdentity {
         result.map(|()| mr)
     }
 
-    /// Invalidates an STag for the peer (T-7, T-21), which needs one of `rights`. A region of a
-    /// process must be one that only this stream can reach. Kernel consumers have several streams
-    /// in a domain, but name the region of a request only to the peer of that request.
+    /// Invalidates an STag for the peer (T-7, T-21), which needs at least one right among `rights`.
+    /// A region of a process must be one that only this stream can reach. Kernel consumers have
+    /// several streams in a domain, but name the region of a request only to the peer of that
+    /// request.
     pub(super) fn invalidate_remotely(
         &self,
         stag: Stag,
@@ -170,7 +171,7 @@ impl QpIdentity {
     }
 }
 
-/// What memory is opened for, which decides what rights it takes.
+/// What memory is opened for, which decides what rights are needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Reading the payload of a request of ours.
@@ -195,7 +196,7 @@ impl Purpose {
         }
     }
 
-    /// Returns the right that it takes of a window, or `None` if windows are not for that.
+    /// Returns the right that a window must grant, or `None` if windows do not serve this purpose.
     fn wants_of_window(self) -> Option<Access> {
         match self {
             Self::Request | Self::Receive => None,
@@ -267,8 +268,8 @@ impl CachedRegion {
     }
 }
 
-/// Returns the word that `access` covers, or how the peer is told that it is none: its address is
-/// not a multiple of its length, or it lies in two places.
+/// Returns the word that `access` covers, or the error for the peer if that is no word: its address
+/// is not a multiple of its length, or it does not lie in one piece.
 fn word(access: &MrAccess<Arc<Mr>>) -> Result<Word<'_>, TermError> {
     let slices = access.slices(0, WORD_LEN);
     let mut slices = slices.map_err(|_| TermError::LocalCatastrophic)?;
@@ -278,7 +279,7 @@ fn word(access: &MrAccess<Arc<Mr>>) -> Result<Word<'_>, TermError> {
 }
 
 impl QpIdentity {
-    /// Opens memory for the peer, or returns how it is told that it may not use that.
+    /// Opens memory for the peer, or returns the error for a peer that may not use that memory.
     fn open_for_peer(
         &self,
         want: Access,
@@ -295,7 +296,7 @@ impl QpIdentity {
         self.open_for_peer(Access::REMOTE_ATOMIC, at, WORD_LEN)
     }
 
-    /// Checks that the peer may read what it asks for, or returns how it is told that it may not.
+    /// Checks that the peer may read what it asks for, or returns the error for it.
     pub(super) fn check_source(&self, request: &ReadRequest) -> Result<(), TermError> {
         if request.len == 0 {
             return Ok(());
@@ -305,8 +306,7 @@ impl QpIdentity {
         access.map(drop)
     }
 
-    /// Checks that the peer may carry out an Atomic Operation, or returns how it is told that it
-    /// may not.
+    /// Checks that the peer may carry out an Atomic Operation, or returns the error for it.
     pub(super) fn check_word(&self, request: &AtomicRequest) -> Result<(), TermError> {
         word(&self.open_word(request)?).map(|_| ())
     }
@@ -413,8 +413,8 @@ fn range_of(target: Target, sgl: &SgList, len: u32) -> Result<Option<RegionRange
     }))
 }
 
-/// Places `payload` at `target`, once all memory concerned is checked (T-8, V-ACC-17). Returns how
-/// the peer is told if it may not write there, or if the memory is not there.
+/// Places `payload` at `target`, once all memory concerned is checked (T-8, V-ACC-17). Returns the
+/// error for the peer if it may not write there, or if the memory is not there.
 #[inline(always)]
 pub(super) fn place<C: CopyToPage>(
     id: &QpIdentity,
@@ -486,7 +486,7 @@ fn place_of(piece: &Piece) -> Result<(Stag, u64)> {
     Ok((Stag(piece.sge.lkey), addr.ok_or(EACCES)?))
 }
 
-/// Places payload that lies in several elements of a receive. Otherwise as [`place`].
+/// Places payload that lies in several elements of a receive. In all else this is like [`place`].
 #[inline(never)]
 fn place_apart<C: CopyToPage>(
     id: &QpIdentity,

@@ -2,10 +2,10 @@
 
 //! Polling the send queue of a process, so that it need not call for each request.
 //!
-//! A process may ask for that when it makes a queue pair. A thread in the kernel is woken when the
-//! process calls, and sends what it finds in the ring, until no request has come for the time that
-//! was asked for. That takes a second processor, and pays where the process has one to spare: no
-//! call is in the way of a request, and the thread that posts goes on while another one sends.
+//! A process may ask for polling when it makes a queue pair. A thread in the kernel is woken when
+//! the process calls, and sends what it finds in the ring, until no request has come for the time
+//! that was asked for. That takes a second processor, and pays where the process has one to spare:
+//! no call is in the way of a request, and the thread that posts goes on while another one sends.
 //!
 //! The thread belongs to the process, so that it is the process that pays for the time. A word in
 //! memory that the process maps and may write to says whether the thread polls; the kernel never
@@ -39,10 +39,10 @@ use kernel::sync::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PollPhase {
-    /// Waits for a call of the process.
+    /// The thread waits for a call of the process.
     Asleep,
-    /// Was called, and has not run since. It may be stopped, or have no processor: the process
-    /// calls on.
+    /// The process has called, and the thread has not run since. It may be stopped, or have no
+    /// processor, so the process goes on calling.
     Called,
     Polls,
     /// There is no thread any more.
@@ -52,7 +52,7 @@ enum PollPhase {
 /// The thread that polls the ring of a process, and what the process sees of it.
 #[pin_data]
 pub(in crate::qp) struct Poller<Q: Serves> {
-    /// Tells the process whether the thread polls: 1 then, otherwise 0.
+    /// Tells the process whether the thread polls: 1 if it does, otherwise 0.
     word: SharedWord,
     /// For how long to poll without a request, in microseconds.
     us: u32,
@@ -112,7 +112,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
     /// thread, it has to call for each request. Returns `ERESTARTNOINTR` if a signal has come.
     pub(in crate::qp) fn prepare(&self, qp: Arc<Q>) -> Result {
         match self.thread.start(qp) {
-            // The system call begins anew, behind the signal.
+            // The system call begins anew after the signal.
             Err(e) if e == ERESTARTNOINTR => return Err(e),
             Err(_) => self.set_over(),
             Ok(()) => {}
@@ -120,7 +120,7 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         Ok(())
     }
 
-    /// Has the thread poll the ring from now on.
+    /// Makes the thread poll the ring from now on.
     #[inline]
     pub(in crate::qp) fn begin(&self) {
         if self.change(PollPhase::Asleep, PollPhase::Called) {
@@ -128,12 +128,12 @@ impl<Q: Serves<Reaper = Queues>> Poller<Q> {
         }
     }
 
-    /// Has the process know that the thread polls. In that thread.
+    /// Tells the process that the thread polls. Called in that thread.
     pub(in crate::qp) fn answer(&self) {
         self.change(PollPhase::Called, PollPhase::Polls);
     }
 
-    /// Undoes [`Poller::pause`]. In the thread, which goes on.
+    /// Undoes [`Poller::pause`]. Called in the thread, which goes on polling.
     pub(in crate::qp) fn resume(&self) {
         self.change(PollPhase::Asleep, PollPhase::Polls);
     }

@@ -114,8 +114,8 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// For a new connection. With `awaits_placement`, requests complete when the peer has placed
-    /// them.
+    /// Makes the sending side of a new connection. With `awaits_placement`, requests complete when
+    /// the peer has placed them.
     pub(super) fn new(
         id: &QpIdentity,
         params: &Params,
@@ -145,8 +145,8 @@ impl Sending {
         self.movement = Movement::begin(positions(sock));
     }
 
-    /// Takes note that a time-out of the end has run out. Returns whether the stream has moved since
-    /// it began, and is given another one.
+    /// Takes note that a time-out of the end has run out. Returns whether the stream has moved
+    /// since that time-out began: then it is given another one.
     pub(super) fn still_moves(&mut self, sock: &TcpSocket) -> bool {
         self.movement.goes_on(positions(sock))
     }
@@ -171,17 +171,17 @@ impl Sending {
         (&mut self.sender.tally, &mut self.sender.batches.0)
     }
 
-    /// Has a Terminate sent behind what TCP or the batch has.
+    /// Makes the sender send a Terminate behind what TCP or the batch has.
     pub(super) fn set_terminate(&mut self, failure: &Failure) {
         self.sender.set_terminate(failure);
     }
 
-    /// As [`Sender::placed`].
+    /// Returns the youngest request known to be placed: see [`Sender::placed`].
     pub(super) fn placed(&self, messages: u32) -> Option<Token> {
         self.sender.placed(messages)
     }
 
-    /// Returns whether TCP has not got all of a Terminate.
+    /// Returns whether TCP still lacks a Terminate, or a part of one.
     pub(super) fn owes_terminate(&self) -> bool {
         self.sender.owes_terminate(self.batch.is_empty())
     }
@@ -326,7 +326,7 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
         &self,
         f: impl FnOnce(&mut InboundReads<Self::Inbound>) -> Option<R>,
     ) -> Option<R> {
-        // Mostly there are none, so that the lock need not be taken.
+        // Mostly the peer has no requests here, so the lock need not be taken.
         if self.qp.inbound.word() == 0 {
             return None;
         }
@@ -395,8 +395,8 @@ impl<'l> Env<TcpTransport<'l>> for SendEnv<'_> {
     }
 }
 
-/// Chunks of a batch, if each is a page: the last FPDU may go beyond [`TX_BATCH`], with markers,
-/// and the first and last chunk may be used in part.
+/// The most chunks of a batch, which it needs if each is a page. The last FPDU may go beyond
+/// [`TX_BATCH`], with markers, and the first and last chunk may be used in part.
 const BATCH_CHUNKS: usize = (TX_BATCH.range.1 as usize + MAX_FPDU + MAX_FPDU / 128) / PAGE_SIZE + 2;
 
 /// Makes an empty batch.
@@ -536,8 +536,7 @@ impl Transport for TcpTransport<'_> {
             Ok(_) if self.batch.is_empty() => return Ok(Stop::Empty),
             // TCP sets the mark where it finds no room (`SOCK_NOSPACE`).
             Ok(_) => return Ok(Waker::Socket.mark(|| {}).into()),
-            // If this run may not wait, another one tries again, which may. It is told of the same
-            // error.
+            // If this run may not wait, a run that may wait tries again. It finds the same error.
             Err(e) if !self.may_wait && e != EIO => return Ok(Stop::Again),
             Err(e) if e == ENOBUFS => return Ok(self.starve()),
             Err(e) => e,
@@ -578,8 +577,8 @@ fn positions(sock: &TcpSocket) -> (u32, u32) {
     (numbers.snd_una, numbers.rcv_nxt)
 }
 
-/// How long Draining, Closing and Terminate may last each, in milliseconds, the first two as often
-/// as [`Movement`] says (V-ST-18, V-ST-35).
+/// How long each of Draining, Closing and Terminate may last, in milliseconds. The first two may
+/// last several times as long: see [`Movement`] (V-ST-18, V-ST-35).
 pub(super) const CLOSE_TIMEOUT_MS: u32 = 5_000;
 
 /// This side's FIN.
@@ -590,7 +589,7 @@ pub(super) struct Fin {
 }
 
 impl Fin {
-    /// Has a FIN sent, behind what stands in front of it.
+    /// Asks for a FIN behind all that was sent.
     pub(super) fn want(&mut self) {
         self.state.want();
     }
@@ -599,8 +598,9 @@ impl Fin {
         self.state == fin::Fin::Sent
     }
 
-    /// Sends the FIN if it is wanted; TCP has all that is in front of it. With `has_spoken`,
-    /// the FIN waits until the peer has acknowledged that, or the timer has run out.
+    /// Sends the FIN if it is wanted; TCP has all that is in front of it. If this side
+    /// `has_spoken`, the FIN waits until the peer has acknowledged all that, or the timer has run
+    /// out.
     #[inline(always)]
     pub(super) fn send(&mut self, sock: &TcpSocket, has_spoken: bool) {
         if self.state.is_due() {
@@ -634,7 +634,7 @@ impl Fin {
     }
 
     /// Sends a FIN that waits, as the timer ran out. Returns whether there was one; then the timer
-    /// is to be set anew. Once it is sent, the peer has [`CLOSE_TIMEOUT_MS`].
+    /// is to be set anew. Once the FIN is sent, the timer gives the peer [`CLOSE_TIMEOUT_MS`].
     pub(super) fn expired(&mut self, sock: &TcpSocket) -> bool {
         let step = self.state.expired();
         self.carry_out(step, sock);

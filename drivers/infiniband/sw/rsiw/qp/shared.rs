@@ -8,11 +8,10 @@
 //! - `notes` and their slots: what the QP's work item is to act upon. Leaving a note here does not
 //!   queue the work: whoever sends or receives does that at the end
 //!   ([`Qp::ring_if_noted`](super::Qp::ring_if_noted)).
-//!
-//! Sending and receiving know this, and not the [`Qp`](super::Qp) that they are parts of. The
-//! stream, and the other end of a connection on this host, also know whom they wake ([`Wakes`]).
-//!
 //! - `by_number`: what the consumer has told of the peer, for the few who ask for that.
+//!
+//! Sending and receiving know all this, but not the [`Qp`](super::Qp) that they are parts of. The
+//! stream, and the other end of a connection on this host, also know whom they wake ([`Wakes`]).
 //!
 //! [`Manager`] is the connection manager, as a queue pair knows it.
 //!
@@ -125,9 +124,9 @@ impl ReadQueues {
 pub(super) struct RemoteEnd {
     /// Layer, error type and error code, as `0xLTCC`.
     pub(super) code: u16,
-    /// The Read Request or Atomic Request that it refuses.
+    /// The Read Request or Atomic Request that the Terminate refuses.
     pub(super) read: Option<Msn>,
-    /// How many Sends, Immediates and Writes it has placed, if it says that.
+    /// How many Sends, Immediates and Writes the peer has placed, if it says that.
     pub(super) placed: Option<u32>,
 }
 
@@ -137,12 +136,13 @@ pub(super) struct Flags {
     pub(super) access: Atomic<AccessFlags>,
     /// What has ended the stream: a [`Cause`].
     pub(super) ended_by: Atomic<u32>,
-    /// Whether the peer has sent an FPDU with the right CRC on this connection: 1 then, 0 before.
+    /// Whether the peer has sent an FPDU with the right CRC on this connection: 1 if it has,
+    /// otherwise 0.
     heard: Atomic<u32>,
     /// Whether data came in since the last doorbell. This is no note, because it is set with each
     /// packet, where a plain store is cheaper.
     pub(super) answered: AtomicFlag,
-    /// Whether the process has slept of late until a completion event came. Set under the mutex.
+    /// Whether the process has recently slept until a completion event came. Set under the mutex.
     pub(super) has_slept: AtomicFlag,
     /// Whether the consumer has taken no step since the QP was made or reset: Idle is RESET to it
     /// then, and INIT otherwise. Set under the mutex.
@@ -171,14 +171,14 @@ impl Flags {
 
     /// Returns whether the peer may ask for Atomic Operations at all. The connection manager knows
     /// no right for that, so the rights to read and to write together imply it. The regions decide,
-    /// few of which grant it.
+    /// and few of them grant it.
     pub(super) fn may_atomic(&self) -> bool {
         let rights = self.rights();
         rights.contains(Access::REMOTE_ATOMIC)
             || rights.contains(Access::REMOTE_READ | Access::REMOTE_WRITE)
     }
 
-    /// Has the sender wait unless an FPDU of the peer has come in.
+    /// Fails unless an FPDU of the peer has come in: the sender has to wait then.
     pub(super) fn heard_of_peer(&self) -> Result<(), Marked> {
         match self.heard.load(Acquire) {
             // There is no mark to set: whoever stores that an FPDU has come in always wakes the
@@ -243,7 +243,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Makes what is shared of an idle queue pair, with requests of `sends` and receives of `rq`.
+    /// Makes the shared part of an idle queue pair, with the requests `sends` and the receives
+    /// `rq`.
     pub(super) fn new(id: QpIdentity, sends: Sq, rq: Option<Rq>) -> impl PinInit<Self> {
         pin_init!(Self {
             counts <- CountsOf::new(id.dev.counts.clone(), id.dev.bound_counts.clone()),
@@ -273,7 +274,7 @@ impl Shared {
         self.id.is_of_kernel() && self.state() == QpState::Idle
     }
 
-    /// Tells who has set up the connection that its first segment has passed the protocol's checks.
+    /// Tells the manager of the connection that its first segment has passed the protocol's checks.
     pub(super) fn first_segment(&self) {
         if let Some(manager) = self.set_aside.manager() {
             manager.first_segment();
@@ -291,8 +292,8 @@ impl Shared {
         smp_mb(Full);
     }
 
-    /// Returns whether the consumer posts receives to the QP's own queue and does not tell of them
-    /// where they are flushed.
+    /// Returns whether the consumer posts receives to the QP's own queue and does not tell of those
+    /// that it posts while receives are flushed.
     pub(super) fn posts_recvs_silently(&self) -> bool {
         let rq = self.rq.lock();
         rq.as_ref().is_some_and(|rq| !rq.is_told_of_posts())
@@ -323,9 +324,9 @@ impl Shared {
         self.notes.peek() != Notes::NONE
     }
 
-    /// Puts the queues for the Reads of a new connection into their places, and sets the ORD that it
-    /// begins with, and whether requests complete only when the peer has placed them. Returns the old
-    /// queues, to be dropped without a lock.
+    /// Puts the queues for the Reads of a new connection into their places, and sets the ORD that
+    /// it begins with, and whether requests complete only when the peer has placed them. Returns
+    /// the old queues, to be dropped without a lock.
     pub(super) fn exchange_reads(
         &self,
         new: ReadQueues,
@@ -385,7 +386,7 @@ pub(super) struct Told {
     /// ORD and IRD as the consumer has set them.
     ord: Option<u8>,
     ird: Option<u8>,
-    /// From the step to RTR on. Only then the queue pair is connected by number.
+    /// Set from the step to RTR on. Only then the queue pair is connected by number.
     pub(super) pair: Option<Pair>,
     /// The consumer has taken the step to RTS.
     pub(super) sends: bool,
@@ -440,7 +441,8 @@ impl ByNumber {
         self.told.lock().pair.is_some()
     }
 
-    /// Returns what a new stream is to be like; `None` if the queue pair is not connected by number.
+    /// Returns what a new stream is to be like; `None` if the queue pair is not connected by
+    /// number.
     pub(super) fn terms(&self, consumer: &Consumer) -> Option<Terms> {
         let told = *self.told.lock();
         told.pair?;
@@ -453,7 +455,8 @@ impl ByNumber {
         })
     }
 
-    /// Returns whether the peer expects what this side begins with, as far as both are known.
+    /// Returns whether the peer expects the PSN that this side begins with, as far as both are
+    /// known.
     pub(super) fn fits(&self) -> bool {
         let told = *self.told.lock();
         let hello = told.hello;
@@ -483,7 +486,7 @@ impl ByNumber {
 pub(super) trait Wakes: Send + Sync {
     fn shared(&self) -> &Shared;
 
-    /// Has `actor` act, unless that is the caller.
+    /// Makes `actor` act, unless `actor` is the caller.
     fn wake(self: Arc<Self>, actor: Actor);
 }
 
@@ -540,7 +543,7 @@ impl SetAside {
         })
     }
 
-    /// Sets the QP aside for `manager`, or returns `EISCONN` if it is for another one.
+    /// Sets the QP aside for `manager`, or returns `EISCONN` if it is set aside for another one.
     pub(super) fn set(&self, manager: Arc<dyn Manager>) -> Result {
         let mut slot = self.manager.lock();
         if slot.is_some() {
@@ -550,7 +553,8 @@ impl SetAside {
         Ok(())
     }
 
-    /// Forgets `manager`, whose connection was not established. The QP may have another one by now.
+    /// Forgets `manager`, whose connection was not established. The QP may have another manager by
+    /// now.
     pub(crate) fn forget(&self, manager: &dyn Manager) {
         let old = {
             let mut slot = self.manager.lock();

@@ -189,7 +189,7 @@ impl Source {
     }
 
     /// Returns the memory of the message from `offset` on: `len` octets, or fewer if the element
-    /// ends before. Returns `EINVAL` if the message has not that many.
+    /// ends before. Returns `EINVAL` if the message is shorter.
     #[inline]
     pub(super) fn slices(&self, offset: u32, len: u32) -> Result<Slices<'_>> {
         let (index, at, len) = if self.is_response {

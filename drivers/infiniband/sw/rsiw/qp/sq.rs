@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue: requests of a process or of a consumer in the kernel ([`kernel`]), completions in
-//! post order.
+//! The send queue: requests of a process or of a consumer in the kernel ([`kernel`]), completions
+//! in post order.
 //!
 //! A request of a process is copied out of shared memory once, validated, and only the copy is used
 //! (T-3). Its slot goes back to the process at that moment.
@@ -60,7 +60,7 @@ pub(super) type BadWqe = BadRequest<Work>;
 /// What is needed to complete a request.
 #[derive(Clone, Copy)]
 pub(super) struct Work {
-    /// The consumer's name for it.
+    /// The consumer's name for the request.
     pub(super) id: u64,
     pub(super) operation: OperationType,
     /// Whether success is reported, too.
@@ -95,7 +95,7 @@ impl SqRing {
         }
     }
 
-    /// Returns the queue of a process with own rings, or `EOPNOTSUPP` if it is another's.
+    /// Returns the queue of a process with own rings, or `EOPNOTSUPP` for any other queue.
     pub(super) fn own(&mut self) -> Result<&mut UserSq> {
         match self {
             Self::User(queue) if queue.is_own() => Ok(queue),
@@ -131,8 +131,8 @@ impl SqRing {
     }
 
     /// Looks at the oldest request, which stays where it is. `sgl` gets its elements or octets, and
-    /// `operands` what it has besides; a consumer in the kernel has that once, so that it has to be
-    /// there still when the same request is looked at again.
+    /// `operands` what it has besides. A request of the kernel gives its operands only once, so
+    /// they must still be in `operands` when the same request is looked at again.
     pub(super) fn peek(
         &self,
         sgl: &mut SgList,
@@ -213,20 +213,20 @@ impl UserSq {
         self.layout.is_own()
     }
 
-    /// Copies what waits to the empty ring `to`, to move there. Fails with `EINVAL` if `to` is too
-    /// small for that.
+    /// Copies the requests that wait to the empty ring `to`, in which the queue is to go on. Fails
+    /// with `EINVAL` if `to` is too small for them.
     pub(super) fn moving_to(&self, to: SharedRing) -> Result<Moving> {
         let mut moving = Moving::new(self.ring.clone(), to, self.get);
         moving.copy(|| Ok(self.get))?;
         Ok(moving)
     }
 
-    /// Goes on in the new ring, as [`Moving::finish`] says: nothing was taken meanwhile.
+    /// Goes on in the new ring: see [`Moving::finish`]. Nothing was taken meanwhile.
     pub(super) fn go_on_in(&mut self, moving: &mut Moving) -> bool {
         moving.finish(&mut self.ring, self.get)
     }
 
-    /// Returns the position of the next request.
+    /// Returns the position of the request that is taken next.
     fn taken(&self) -> Position {
         self.get
     }
@@ -242,7 +242,7 @@ impl UserSq {
         self.ring.entry(self.get + count).flags() & wqe::VALID != 0
     }
 
-    /// As [`super::SqRing::peek`].
+    /// [`super::SqRing::peek`] for a process.
     fn peek(
         &self,
         sgl: &mut SgList,
@@ -253,7 +253,8 @@ impl UserSq {
         if flags & wqe::VALID == 0 {
             return None;
         }
-        // Two functions, so that requests of the stock library cost nothing that only own rings need.
+        // Two functions, so that requests of the stock library cost nothing that only own rings
+        // need.
         Some(match self.layout.rest {
             None => self.validate((entry, None), flags, sgl, operands),
             rest => self.validate_own((entry, rest), flags, sgl, operands),
@@ -270,7 +271,7 @@ impl UserSq {
         smp_mb(Full);
     }
 
-    /// As [`super::SqRing::discard`].
+    /// [`super::SqRing::discard`] for a process.
     fn discard(&mut self) -> Option<Work> {
         let entry = self.ring.entry(self.get);
         let flags = entry.flags();
@@ -293,8 +294,8 @@ impl UserSq {
         }
     }
 
-    /// Does the work of [`UserSq::validate`] for an own ring. It is a function apart, so that the
-    /// code for stock rings is short.
+    /// Does the work of [`UserSq::validate`] for an own ring. It is a separate function, so that
+    /// the code for stock rings is short.
     #[inline(never)]
     fn validate_own(
         &self,

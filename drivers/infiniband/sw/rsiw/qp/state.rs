@@ -3,7 +3,7 @@
 //! State of a QP and its connection: what may change it, the verbs that ask for a change, and the
 //! transitions, which are carried out here. `proto::state` says which state follows.
 //!
-//! Context: process. What calls out of the driver is collected in [`After`] and done once the QP's
+//! Context: process. Calls out of the driver are collected in [`After`], and made once the QP's
 //! mutex is released.
 #![forbid(unsafe_code)]
 
@@ -105,7 +105,7 @@ impl Qp {
         payer.pays(|| self.take_stream(sock, params, manager))
     }
 
-    /// See [`Qp::start`].
+    /// Does the work of [`Qp::start`].
     fn take_stream(
         self: &Arc<Self>,
         sock: &Arc<TcpSocket>,
@@ -142,7 +142,7 @@ impl Qp {
         shared.forget_connection();
         inner.failed = None;
         inner.blame = None;
-        // Nothing was sent yet.
+        // Nothing was sent yet, so no answer is outstanding.
         shared.flags.answered.store(true, Relaxed);
         // The connection manager sets no rights on the connecting side before there is a
         // connection. The regions decide what the peer may do then.
@@ -230,7 +230,7 @@ impl Qp {
         }
         if let Some(target) = attr.state {
             let to = rdmac_state(target);
-            // iWARP does not have this step between INIT and RTS.
+            // iWARP has no step to RTR, which lies between INIT and RTS.
             let is_step = target == IbQpState::Rtr
                 && matches!(self.shared.state(), QpState::Idle | QpState::Rts);
             if !is_step {
@@ -266,7 +266,7 @@ impl Qp {
     }
 
     /// Ends the connection and whatever the QP does, for good. What has completed is still sent,
-    /// unless the process has died: its peer must not take that for a graceful end. Returns
+    /// unless the process has died: the peer must not take its death for a graceful end. Returns
     /// `EBUSY`, and changes nothing, while windows are bound through the QP (V-QP-24).
     pub(crate) fn destroy(self: &Arc<Self>) -> Result {
         let id = &self.shared.id;
@@ -313,7 +313,7 @@ impl Shared {
 }
 
 impl Inner {
-    /// Has the connection, if there is one, end as `effects` say, and returns how its stream ends.
+    /// Ends the connection, if there is one, as `effects` say. Returns how its stream ends.
     fn end_stream(
         &mut self,
         shared: &Shared,
@@ -605,8 +605,8 @@ impl Qp {
         }
     }
 
-    /// Has the receives of a QP in Error be looked at later, if the process does not tell of those
-    /// that it posts until then. In Closing this is not needed: it ends soon, with a flush.
+    /// Arranges another look at the receives of a QP in Error, if the process does not tell of
+    /// those that it posts. Closing needs no such look: it ends soon, with a flush.
     pub(super) fn look_again(self: &Arc<Self>, inner: &mut Inner, when: Relook) {
         let is_over = self.shared.state() != QpState::Error || self.shared.flags.mute.load(Relaxed);
         if is_over || !self.shared.posts_recvs_silently() {
@@ -629,11 +629,11 @@ impl Qp {
     }
 }
 
-/// How the stream of a queue pair ends that is connected by number. Its consumer sees RTR or RTS,
+/// How the stream of a queue pair that is connected by number ends. Its consumer sees RTR or RTS,
 /// whatever the stream does: in InfiniBand a queue pair does not notice that its peer is gone. When
-/// the stream has ended, the queue pair is in Idle once more, where receives stay, and requests fail
-/// when they have waited for as long as the consumer has set. Often the last request of a program is
-/// for a peer that ends first: the program has ended, too, before that request fails.
+/// the stream has ended, the queue pair is in Idle once more, where receives stay, and requests
+/// fail when they have waited for as long as the consumer has set. Often the last request of a
+/// program is for a peer that ends first: the program has ended, too, before that request fails.
 impl Qp {
     /// Returns whether the consumer connects the queue pair by number.
     pub(crate) fn is_by_number(&self) -> bool {
@@ -642,8 +642,8 @@ impl Qp {
 
     /// Returns what an event means for the queue pair. Under the mutex.
     ///
-    /// If it is connected by number, a stream that ends is nothing that receives or the consumer
-    /// hear of. Whichever request is the oldest one gets the blame.
+    /// If it is connected by number, neither its receives nor its consumer hear that a stream has
+    /// ended. The oldest request gets the blame.
     pub(super) fn translate(&self, inner: &mut Inner, event: QpEvent) -> QpEvent {
         let shared = &self.shared;
         if !shared.by_number.is_told() {
@@ -669,7 +669,8 @@ impl Qp {
                 }
                 let busy =
                     !self.was_in_vain() && (!inner.ring.is_empty() || !shared.sq.lock().is_empty());
-                // A peer that does not answer has had its time; a device that goes away has none.
+                // Requests do not wait any longer: a peer that does not answer has used up its
+                // time, and a device that goes away gives none.
                 let is_given_up = matches!(event, QpEvent::Lost | QpEvent::Modify { .. });
                 match busy && is_given_up {
                     true => self.translate(inner, QpEvent::Unreachable),
@@ -681,8 +682,8 @@ impl Qp {
         }
     }
 
-    /// Returns whether nothing has come of the stream: no FPDU came in, and no request is under way.
-    /// The peer may have given up before this side has accepted, and calls again then.
+    /// Returns whether nothing has come of the stream: no FPDU came in, and no request is under
+    /// way. The peer may have given up before this side has accepted, and calls again then.
     pub(super) fn was_in_vain(&self) -> bool {
         self.shared.flags.heard_of_peer().is_err() && self.shared.sq.lock().is_empty()
     }
@@ -725,15 +726,15 @@ impl Qp {
         }
     }
 
-    /// Acts upon a Terminate if the peer's consumer has ended the stream: what it has placed
-    /// completes. Returns whether it was one of these.
+    /// Acts upon a Terminate by which the peer's consumer has ended the stream: requests that the
+    /// peer has placed complete. Returns whether it was such a Terminate.
     pub(super) fn peer_left(
         self: &Arc<Self>,
         inner: &mut Inner,
         end: &RemoteEnd,
         after: &mut After,
     ) -> bool {
-        // A queue pair that is its own peer was reset, and has told itself so.
+        // A queue pair that is its own peer was reset, and has sent the Terminate to itself.
         if end.placed.is_some() && inner.conn.is_none() {
             return true;
         }
@@ -752,7 +753,7 @@ impl Qp {
         true
     }
 
-    /// Takes the step to Error.
+    /// Ends the stream, and takes the step to Error.
     pub(crate) fn leave(self: &Arc<Self>) {
         let mut after = After::default();
         let mut inner = self.inner.lock();

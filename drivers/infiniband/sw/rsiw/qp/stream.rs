@@ -69,7 +69,7 @@ const RETRY_MS: u32 = 100;
 /// How long nothing is sent after TCP had no memory to send with, in milliseconds.
 const STARVED_MS: u32 = 10;
 
-/// What TLS says of a stream that has ended, or has to end, in another way than it should.
+/// Why a stream over TLS has ended, or has to end, in another way than it should.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Breach {
     Notice(Notice),
@@ -116,10 +116,10 @@ impl Seen {
     }
 }
 
-/// The receiving side of a connection.
+/// A QP's end of its TCP connection.
 #[pin_data]
 pub(crate) struct Stream {
-    /// The QP, whose reference to this is dropped when the connection ends.
+    /// The QP. Its reference to this stream is dropped when the connection ends.
     pub(super) qp: Arc<dyn Wakes>,
     pub(super) sock: Arc<TcpSocket>,
     pub(super) has_crc: bool,
@@ -127,13 +127,13 @@ pub(crate) struct Stream {
     pub(super) has_markers: bool,
     /// FPDUs may exceed a TCP segment, at both ends.
     pub(super) has_large_fpdus: bool,
-    /// `None` while it is fed, and after the end.
+    /// `None` while the receiving part is fed, and after the end.
     part: LockedBySock<Option<KBox<Receiving>>>,
     /// The other end of the connection, if it is on this host, until one of the two has ended.
     #[pin]
     pub(super) peer: SpinLockIrq<Option<Arc<Stream>>>,
-    /// The other end once more, for those who describe the QP: only set-up and end take this lock
-    /// else.
+    /// The other end once more, for those who describe the QP. Besides them, only set-up and end
+    /// take this lock.
     #[pin]
     shown_peer: SpinLockIrq<Option<Arc<Stream>>>,
     /// Whether `peer` may be set. Never set before `peer` is.
@@ -141,7 +141,8 @@ pub(crate) struct Stream {
     /// Whether the other end, on this host, waits for this end to take in what it has received. Set
     /// with the socket held.
     awaited: AtomicFlag,
-    /// Runs while receiving lacks memory or a receive, or while TCP lacks memory to send with.
+    /// The timer that runs while receiving lacks memory or a receive, or TCP lacks memory to send
+    /// with.
     #[pin]
     retry: Timer<Stream>,
     /// Whether `retry` runs because of what receiving lacks.
@@ -239,9 +240,9 @@ impl Stream {
         lack
     }
 
-    /// Takes in what was received, as much as `budget` allows. Returns what is lacking then, and how
-    /// reading ended. Without TLS it fails only where there is nothing to read: the connection is
-    /// over, or is a listener's.
+    /// Takes in what was received, as much as `budget` allows. Returns what is lacking then, and
+    /// how reading ended. Without TLS it fails only where there is nothing to read: the connection
+    /// is over, or is a listener's.
     fn receive(&self, sk: &mut LockedSock<'_>, budget: Budget) -> (Lack, Result<usize>) {
         let Some(mut intake) = self.take_part(sk, budget) else {
             return (Lack::Nothing, Ok(0));
@@ -347,8 +348,8 @@ impl Stream {
         }
     }
 
-    /// Ends the stream before a key of TLS has encrypted too much. The peer does so, too, for what
-    /// it receives, which is what this side sends.
+    /// Ends the stream before a key of TLS has encrypted too much. This side does so for what it
+    /// receives. The peer does the same for what this side sends.
     #[cold]
     fn retire_key(&self, sk: &mut LockedSock<'_>) {
         let part = self.receiving(sk);
@@ -361,8 +362,8 @@ impl Stream {
         }
     }
 
-    /// Gets the buffer that the receiver lacks. Without memory for one, it is asked for again when
-    /// the timer runs out, for a while.
+    /// Gives the receiver the buffer that it lacks. If there was no memory for one, the buffer is
+    /// asked for again each time the timer runs out, [`RETRIES`] times at most.
     fn set_buffer(&self, sk: &mut LockedSock<'_>, buffer: Result<KVVec<u8>, AllocError>) {
         let Some(part) = self.receiving(sk) else {
             return;
@@ -381,8 +382,8 @@ impl Stream {
         }
     }
 
-    /// Starts the timer if what is `lack`ing cannot be had now and may be waited for: memory for the
-    /// buffer, or a receive. Returns whether that is so.
+    /// Starts the timer if what is `lack`ing cannot be had now and may be waited for: memory for
+    /// the buffer, or a receive. Returns whether that is so.
     fn pause(self: &Arc<Self>, sk: &mut LockedSock<'_>, lack: Lack) -> bool {
         let Some(part) = self.receiving(sk) else {
             return false;
@@ -402,11 +403,12 @@ impl Stream {
         is_later
     }
 
-    /// Has nothing sent, for want of memory, until the timer has run out. Nobody else would tell when
-    /// there is some. Process context.
+    /// Makes this side send nothing, for want of memory, until the timer has run out: nobody else
+    /// would tell when there is memory. Process context.
     pub(super) fn starve(self: &Arc<Self>) -> Marked {
         Waker::Timer.mark(|| {
-            // ORDERING: if the timer has just cleared this, it is seen to have cleared `pauses`, too.
+            // ORDERING: if the timer has just cleared this, it is seen to have cleared `pauses`,
+            // too.
             self.starves.xchg(true, Acquire);
             // If the timer runs already, it serves both sending and receiving.
             if !self.pauses.load(Relaxed) {
@@ -415,18 +417,18 @@ impl Stream {
         })
     }
 
-    /// Returns whether nothing is to be sent for now: see [`Stream::starve`].
+    /// Returns whether sending waits for memory: see [`Stream::starve`].
     #[inline]
     pub(super) fn starves(&self) -> bool {
         self.starves.load(Relaxed)
     }
 
-    /// Returns whether the timer runs and will have what is `lack`ing looked for.
+    /// Returns whether the timer runs, after which this side looks for what is `lack`ing.
     fn pauses_for(&self, lack: Lack) -> bool {
         matches!(lack, Lack::Receive | Lack::Buffer) && self.pauses.load(Relaxed)
     }
 
-    /// Has the work item go on, if receiving waits for something that is not octets.
+    /// Leaves a note for the work item, if receiving waits for something other than octets.
     pub(super) fn note_lack(&self, lack: Lack) {
         if lack != Lack::Nothing && !self.pauses_for(lack) {
             self.shared().notes.leave(QpNote::Socket);
@@ -455,7 +457,7 @@ impl Stream {
         self.has_peer.store(true, Relaxed);
     }
 
-    /// Calls `f` with the other end, if there is one, whose links stay meanwhile.
+    /// Calls `f` with the other end, if there is one. The links of that end stay meanwhile.
     pub(super) fn shown_peer<R>(&self, f: impl FnOnce(&Self) -> R) -> Option<R> {
         self.shown_peer.lock().as_deref().map(f)
     }
@@ -465,8 +467,8 @@ impl Stream {
         [self.peer.lock().take(), self.shown_peer.lock().take()]
     }
 
-    /// Has [`Stream::wake_sender`] wake the sender of the other end. That sender calls this, with this
-    /// socket held.
+    /// Marks that the sender of the other end waits, so that [`Stream::wake_sender`] wakes it. That
+    /// sender calls this, with this socket held.
     pub(super) fn mark_awaited(&self) -> Marked {
         Waker::OtherEnd.mark(|| self.awaited.store(true, Relaxed))
     }

@@ -2,8 +2,8 @@
 
 //! What is known of a queue pair without its mutex: the state and a few numbers.
 //!
-//! Whoever describes queue pairs takes no mutex, as that may be a process of least priority. The
-//! values are published while the owner of the mutex works.
+//! Whoever describes queue pairs may be a process of the least priority, and so takes no mutex. The
+//! owner of the mutex publishes these values while it works.
 //!
 //! Context: any; the methods that store a value run under the queue pair's mutex.
 #![forbid(unsafe_code)]

@@ -62,7 +62,7 @@ type Checked = Result<(Wqe, Option<Operands>), BadWqe>;
 /// The requests that wait, in memory for one depth of the queue.
 pub(in crate::qp) struct Requests {
     posted: Posted<Checked>,
-    /// The depth that the consumer asked for; there are [`send_slots`] slots for that.
+    /// The depth that the consumer asked for. The queue has [`send_slots`] slots for that depth.
     asked: u32,
 }
 
@@ -86,7 +86,7 @@ impl Requests {
 }
 
 impl Watch for Requests {
-    /// How many wait, and in the upper half the depth that the consumer asked for.
+    /// How many requests wait, and in the upper half the depth that the consumer asked for.
     #[inline(always)]
     fn word(&self) -> u64 {
         let waiting = self.posted.len() as u64; // CAST: at most the depth, 32 bits.
@@ -153,9 +153,10 @@ impl KernelSq {
         Requests::new(asked, self.max_sge, self.max_inline)
     }
 
-    /// Moves all requests to `new` and goes on with that, if `also`, called under the queue's lock,
-    /// succeeds. The old one is in `new` afterwards, to be dropped without a lock. Returns `EINVAL`
-    /// if more slots are taken than `new` has, or the error of `also`; then nothing has changed.
+    /// Calls `also` under the queue's lock. If that succeeds, moves all requests to `new`, which
+    /// takes the place of the old memory; the old memory is in `new` afterwards, to be dropped
+    /// without a lock. Returns `EINVAL` if more slots are taken than `new` has, or the error of
+    /// `also`; then nothing has changed.
     pub(in crate::qp) fn replace(
         &self,
         new: &mut Requests,
@@ -188,12 +189,12 @@ impl KernelSq {
         self.requests.lock().posted.len() == 0
     }
 
-    /// Returns whether nothing seems to wait, to those who only tell.
+    /// Returns whether no request seems to wait, for those who only describe the queue.
     pub(in crate::qp) fn seems_empty(&self) -> bool {
         self.requests.word() as u32 == 0 // CAST: the lower half.
     }
 
-    /// As [`super::SqRing::peek`].
+    /// [`super::SqRing::peek`] for a consumer in the kernel.
     pub(super) fn peek(
         &self,
         sgl: &mut SgList,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The steps of queue pairs that their consumers connect by number (`proto::by_number` says when
-//! two ends meet, `cm::by_number` has them meet).
+//! The steps of queue pairs that their consumers connect by number. `proto::by_number` says when
+//! two ends meet, and `cm::by_number` makes them meet.
 //!
-//! To all others such a queue pair is in Idle, in which posts wait, until it has a stream, and in
-//! RTS while it has one.
+//! For the rest of the driver such a queue pair is in Idle, in which posts wait, until it has a
+//! stream, and in RTS while it has one.
 //!
 //! Locks: the QP's mutex > `told`.
 //!
@@ -53,8 +53,9 @@ impl Qp {
         }
     }
 
-    /// Takes the step to RTR: sets the queue pair aside for `manager`, which has it meet its peer.
-    /// Returns `EINVAL` in other states than INIT, and `EISCONN` if it is connected otherwise.
+    /// Takes the step to RTR: sets the queue pair aside for `manager`, which makes it meet its
+    /// peer. Returns `EINVAL` in other states than INIT, and `EISCONN` if it is connected
+    /// otherwise.
     pub(crate) fn begin_to_meet(
         &self,
         pair: Pair,
@@ -116,8 +117,8 @@ impl Qp {
         self.shared.by_number.told.lock().extend(attr);
     }
 
-    /// Takes note that the peer has said `hello`, and returns what to say to it, if it has not been
-    /// said.
+    /// Takes note that the peer has said `hello`, and returns what to say to it. Fails if that is
+    /// not what was expected, or if the two have met already.
     pub(crate) fn meet(&self, hello: Hello) -> Result<Hello, Objection> {
         let mut told = self.shared.by_number.told.lock();
         let pair = told.pair.ok_or(Objection::NotExpected)?;
@@ -135,8 +136,8 @@ impl Qp {
         self.shared.by_number.told.lock().hello = None;
     }
 
-    /// Waits for the peer once more, if the stream that has ended was none to speak of
-    /// ([`Qp::was_in_vain`]). Returns whether it was.
+    /// Waits for the peer once more, if nothing has come of the stream that has ended
+    /// ([`Qp::was_in_vain`]). Returns whether it waits.
     pub(crate) fn meets_again(&self, manager: Arc<dyn Manager>) -> bool {
         let inner = self.inner.lock();
         let waits = self.shared.state() == QpState::Idle && !inner.was_closed;
@@ -166,8 +167,8 @@ impl Qp {
         Some((!inner.ring.is_empty(), ms))
     }
 
-    /// Returns for how many milliseconds the peer of the stream may be silent, and for how long it
-    /// has not acknowledged anything, if it was to; `None` without a stream.
+    /// Returns for how many milliseconds the peer of the stream may be silent, and the time since
+    /// it last acknowledged something, if it has something to acknowledge; `None` without a stream.
     pub(crate) fn peer_answers(&self) -> Option<(u32, Option<u32>)> {
         let sock = {
             let inner = self.inner.lock();
@@ -238,7 +239,7 @@ impl Qp {
     }
 }
 
-/// Sets what a queue pair that is connected by number and its peer have agreed on.
+/// Applies what a queue pair that is connected by number and its peer have agreed on.
 pub(super) fn agree(terms: &Terms, stream: &Stream, sending: &mut Sending) {
     stream.sock.with_lock(|sk| {
         if let Some(part) = stream.receiving(sk) {

@@ -3,15 +3,15 @@
 //! Says where the consumer of a queue pair is, for Receive Flow Steering (RFS).
 //!
 //! Payload is put into the consumer's memory in softirq, on whichever processor that runs, and the
-//! consumer then reads it on its own. With RFS the softirq runs where the reader of a socket is, and
-//! the network stack learns from `recvmsg` where that is. Consumers of verbs call nothing of that
-//! kind, and those who poll call nothing at all. So what arrives says it, now and then: this finds
-//! out where the consumer is, and has a softirq there tell the stack.
+//! consumer then reads it on its own processor. With RFS the softirq runs where the reader of a
+//! socket is, and the network stack learns from `recvmsg` where that is. Consumers of verbs do not
+//! call `recvmsg`, and those who poll call nothing at all. So now and then, when something arrives,
+//! this code finds out where the consumer is, and makes a softirq there tell the stack.
 //!
 //! The place of a consumer is the processor on which its doorbell rang last, if that was a moment
-//! ago. Otherwise it is the processor of the thread that made the queue pair, as long as that thread
-//! runs now and then; if it does not, other threads do its work, and the place is unknown. For a
-//! consumer in the kernel it is the processor that handles its completions.
+//! ago. Otherwise it is the processor of the thread that made the queue pair, as long as that
+//! thread runs now and then; if it does not, other threads do its work, and the place is unknown.
+//! For a consumer in the kernel it is the processor that handles its completions.
 //!
 //! If RFS is off, all of this is one short call for each arrival and each doorbell.
 //!
@@ -46,7 +46,7 @@ const DOORBELL_HOLDS_MS: u64 = 100;
 /// What a stream has said of its consumer. It refers to nothing that must not be freed in softirq.
 #[pin_data]
 pub(in crate::qp) struct Steering {
-    /// When this was looked at last, in milliseconds: once in one of these is enough.
+    /// When the consumer was last looked for, in milliseconds; once in a millisecond is enough.
     looked_at: Atomic<u64>,
     /// When the doorbell rang last.
     rang_at: Atomic<u64>,
