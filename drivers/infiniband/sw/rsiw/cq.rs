@@ -167,12 +167,12 @@ type NewCqRing = (UserRing, MmapEntry);
 enum CqConsumer {
     /// A process, which says in this word of its ring what it waits for.
     Process(MovableWord),
-    /// One in the kernel, whose handler is called through this.
+    /// A consumer in the kernel, whose handler is called through this.
     Kernel(Arc<Vector>),
 }
 
-/// A completion queue, to which any number of queue pairs add. What is left of a queue pair may keep
-/// it longer than the core does.
+/// A completion queue, to which any number of queue pairs add. What is left of a queue pair may
+/// keep the queue longer than the core does.
 #[pin_data]
 pub(crate) struct Cq {
     handle: Arc<CqHandle>,
@@ -256,10 +256,11 @@ impl Cq {
         self.offer.key()
     }
 
-    /// Gives the queue of a process at least `entries` entries, or takes one step of that; returns
-    /// the number that it has then. What was not polled and the arming move to a new ring, and
-    /// nothing gets lost (V-CQ-11). The old ring stays in memory for as long as it is mapped, but
-    /// gets no more entries. Sleeps.
+    /// Gives the queue of a process at least `entries` entries, and returns the number that it has
+    /// then. A request may also ask for one step of that only. The completions that were not
+    /// polled, and what the process has asked to be told of, move to a new ring. Nothing gets lost
+    /// (V-CQ-11). The old ring stays in memory for as long as it is mapped, but gets no more
+    /// entries. Sleeps.
     ///
     /// # Errors
     ///

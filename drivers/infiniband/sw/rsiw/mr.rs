@@ -70,11 +70,11 @@ enum Kind {
     /// Memory of a process.
     User {
         umem: Pin<KBox<Umem>>,
-        /// Whether it was pinned for rights to write.
+        /// Whether the memory was pinned for writing.
         writable: bool,
         access: Access,
         range: Range,
-        /// As the process asked for it.
+        /// The region as the process asked for it.
         init: MrInit,
     },
     /// All memory of the kernel, for this side only (V-STAG0).
@@ -111,7 +111,8 @@ pub(crate) enum By {
 
 /// A memory region. May be dropped in softirq once it was deregistered.
 pub(crate) struct Mr {
-    /// Set before the region gets into the table. A fast-register region has another key later.
+    /// Set before the region gets into the table. The key of a fast-register region may change
+    /// later: see [`Grant`].
     stag: Atomic<u32>,
     pd: PdId,
     /// RDMAC's state Valid. Becomes true only while the gate is empty.
@@ -182,10 +183,11 @@ impl Mr {
     ///
     /// # Errors
     ///
-    /// As [`Mr::register_user`]. With nothing changed, `EINVAL` for a region that is no process's,
-    /// or whose memory is to stay but went when this failed before; `EBUSY` while windows are bound
-    /// (V-MR-9); `EOPNOTSUPP` for memory that would have to be pinned once more and is another
-    /// process's, or a DMA buffer, whose descriptor is known only while it is registered.
+    /// As [`Mr::register_user`]. The following change nothing: `EINVAL` for a region that is no
+    /// process's, or whose memory is to stay but went when an earlier call failed; `EBUSY` while
+    /// windows are bound (V-MR-9); `EOPNOTSUPP` for memory that would have to be pinned once more
+    /// and is another process's, or a DMA buffer, whose descriptor is known only while it is
+    /// registered.
     pub(crate) fn reregister(
         &self,
         device: &Arc<DeviceHandle>,
@@ -361,15 +363,14 @@ impl Mr {
         })
     }
 
-    /// Makes the STag invalid (T-21): domain, key and, for a peer, a remote right must be there. An
-    /// STag that is invalid already may be invalidated again (V-INV-4). But a peer may not
-    /// invalidate one that is yet to be registered: the consumer would believe it, and give the
-    /// memory to others. Accesses in progress go on: see [`Mr::is_quiet`]. Any context.
+    /// Makes the STag invalid (T-21). Domain and key must be right, and a peer must have a right to
+    /// the region. An STag that is invalid already may be invalidated again (V-INV-4). But a peer
+    /// may not invalidate one that is yet to be registered: the consumer would believe it, and give
+    /// the memory to others. Accesses in progress go on: see [`Mr::is_quiet`]. Any context.
     ///
     /// # Errors
     ///
-    /// The error says what is not as it must be; it is `Access` for a region that may not be
-    /// invalidated.
+    /// The error says what is wrong; it is `Access` for a region that may not be invalidated.
     pub(crate) fn invalidate(&self, stag: Stag, pd: PdId, by: By) -> Result<(), MrError> {
         let guard = GateGuard::new(self).ok_or(MrError::Invalid)?;
         if pd != self.pd {
@@ -445,9 +446,9 @@ pub(crate) enum FastError {
     Pd,
     /// The region is valid already.
     Valid,
-    /// A combination of rights that a region cannot have.
+    /// A region cannot have this combination of rights.
     Access,
-    /// More than the list holds, or nothing at all.
+    /// More octets than the list has, or none at all.
     Length,
     /// The address is not at the same place in a page as the first byte, or wraps.
     Address,
@@ -457,11 +458,11 @@ pub(crate) enum FastError {
 }
 
 impl Mr {
-    /// Registers what was mapped last, on behalf of a QP in `pd`. Waits for those who still use the
-    /// memory of an earlier registration, if it may.
+    /// Registers what was mapped last, on behalf of a QP in `pd`. If `may_wait`, waits for those
+    /// who still use the memory of an earlier registration.
     ///
-    /// On an error the region stays as it is, but after `Length` and `Address` it has no key any
-    /// more that a peer may invalidate.
+    /// On an error the region stays as it is. But after `Length` and `Address` it no longer has a
+    /// key that a peer may invalidate.
     pub(crate) fn register_fast(
         &self,
         pd: PdId,

@@ -58,7 +58,8 @@ impl SgList {
     }
 
     pub(crate) fn elements(&self) -> &[Sge] {
-        // There are `count` of them. Whoever uses them counts their octets.
+        // There are `count` elements. If not, their octets are too few, and the user of the list
+        // notices.
         self.room.get(..self.count).unwrap_or(&[])
     }
 
@@ -72,15 +73,15 @@ impl SgList {
         Some(room)
     }
 
-    /// As [`SgList::replace`], for `len` octets.
+    /// Like [`SgList::replace`], but for `len` octets.
     #[inline]
     pub(crate) fn replace_by_octets(&mut self, len: usize) -> Option<&mut [Sge]> {
         self.count = 0;
         self.room.get_mut(..len.div_ceil(size_of::<Sge>()))
     }
 
-    /// Replaces the elements by the first `count` of `entry`, which are from `place` on. Returns the
-    /// sum of their octets, or `None` if they are more than `limit`.
+    /// Replaces the elements by the first `count` of `entry`, which are from `place` on. Returns
+    /// the sum of their octets, or `None` if they are more than `limit`.
     #[inline(always)]
     pub(crate) fn copy_from_ring(
         &mut self,
@@ -93,7 +94,7 @@ impl SgList {
             return None;
         }
         let sges = self.replace(u32_as_usize(count))?;
-        // Most requests have one: that takes no loop.
+        // Most requests have one element, which needs no loop.
         if let [sge] = sges {
             let has = entry.copy(place, core::slice::from_mut(sge));
             return has.then_some(sge.length.into());
@@ -130,8 +131,8 @@ impl SgList {
         self.room.as_bytes().get(at..at.checked_add(len)?)
     }
 
-    /// Returns the pieces of elements that are the `len` octets from `offset` of the message on.
-    /// They have fewer octets if the elements do.
+    /// Returns the pieces of elements in which the `len` octets from `offset` of the message on
+    /// lie. The pieces have fewer octets if the elements do.
     pub(crate) fn pieces(&self, offset: u32, len: u32) -> SgPieces<'_> {
         SgPieces {
             sges: self.elements().iter(),
@@ -142,7 +143,7 @@ impl SgList {
     }
 }
 
-/// Returns the number of elements that have room for `max_sge` elements or `max_inline` octets.
+/// Returns how many elements there must be for `max_sge` elements, or for `max_inline` octets.
 pub(crate) fn slots(max_sge: u32, max_inline: u32) -> usize {
     let octets = u32_as_usize(max_inline).div_ceil(size_of::<Sge>());
     octets.max(u32_as_usize(max_sge))
@@ -157,7 +158,7 @@ fn total_len(sges: &[Sge]) -> u64 {
 #[derive(Clone)]
 pub(crate) struct SgPieces<'a> {
     sges: core::slice::Iter<'a, Sge>,
-    /// Of the next element.
+    /// The index of the next element.
     index: usize,
     /// Octets in front of the range that are still to be passed over.
     skip: u32,
@@ -168,10 +169,10 @@ pub(crate) struct SgPieces<'a> {
 /// A part of an element.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
-    /// Of the element in its list.
+    /// The index of the element in its list.
     pub(crate) index: usize,
     pub(crate) sge: Sge,
-    /// Where it begins in the element.
+    /// Where the part begins in the element.
     pub(crate) at: u32,
     /// Octets, at least one.
     pub(crate) len: u32,
@@ -206,9 +207,9 @@ impl Iterator for SgPieces<'_> {
 
 /// Returns the number of slots of a send queue for which a kernel consumer has asked for `asked`.
 ///
-/// Services count their transfers. One of these may take any number of requests, of which only the
-/// last makes a completion. Adapters have slots to spare, as their queues are a power of two long,
-/// so a rough estimate is enough for services. A receive queue needs nothing to spare: each receive
+/// Services count transfers. A transfer may take any number of requests, of which only the last
+/// makes a completion. Adapters have slots to spare, as their queues are a power of two long, so a
+/// rough estimate is enough for services. A receive queue needs nothing to spare: each receive
 /// makes a completion, so they are counted one by one.
 pub(crate) fn send_slots(asked: u32) -> u32 {
     match asked {
@@ -222,7 +223,7 @@ pub(crate) fn send_slots(asked: u32) -> u32 {
 
 /// Requests, each with its list of elements.
 pub(crate) struct Posted<T> {
-    /// Those that wait, each with its number of elements.
+    /// The requests that wait, each with its number of elements.
     requests: Ring<KVVec<Option<(T, usize)>>>,
     /// `width` for each request.
     elements: KVVec<Sge>,
@@ -262,8 +263,8 @@ impl<T> Posted<T> {
         self.requests.len()
     }
 
-    /// Returns where the elements of the `n`th request are, counted from the oldest one, or those
-    /// of the one that is added next.
+    /// Returns where the elements of the `n`th request are, counted from the oldest one. If only
+    /// `n` requests wait, those are the elements of the request that is added next.
     fn row(&self, n: usize) -> Option<core::ops::Range<usize>> {
         let start = self.requests.slot(n).checked_mul(self.width)?;
         Some(start..start.checked_add(self.width)?)
@@ -286,7 +287,7 @@ impl<T> Posted<T> {
         Ok(())
     }
 
-    /// As [`Posted::push`], for a request that has a slot.
+    /// Like [`Posted::push`], for a request that has a slot already.
     fn put(&mut self, request: T, used: usize) -> Result {
         let put = self.requests.push(Some((request, used)));
         put.map_err(|Full| ENOMEM)
@@ -309,8 +310,8 @@ impl<T> Posted<T> {
         Ok(())
     }
 
-    /// Moves all requests, and the slots, to the new queue `to`, which takes lists as long as this.
-    /// Returns `EINVAL` if it has less room than is taken (V-SRQ-5); then nothing has changed.
+    /// Moves all requests, and the slots, to the new queue `to`, whose lists are as long. Returns
+    /// `EINVAL` if `to` has less room than is taken (V-SRQ-5); then nothing has changed.
     pub(crate) fn move_to(&mut self, to: &mut Self) -> Result {
         self.check_fits(to)?;
         to.slots = self.slots.clone();
@@ -321,7 +322,8 @@ impl<T> Posted<T> {
             let row = to.row(to.len()).ok_or(EINVAL)?;
             let room = to.elements.get_mut(row).ok_or(EINVAL)?;
             let room = room.get_mut(..octets.len()).ok_or(EINVAL)?;
-            // Bound: the octets of one list. All of it: there may be octets in the place of elements.
+            // Bound: the octets of one list. All of it: there may be octets in the place of
+            // elements.
             room.copy_from_slice(octets);
             let request = self.pop().ok_or(EINVAL)?;
             to.put(request, used)?;

@@ -3,8 +3,8 @@
 //! Shared receive queues (draft-hilland-rddp-verbs section 6.3).
 //!
 //! A queue of receives that many QPs take from, each as its messages arrive. What a QP has taken is
-//! its own: it completes or flushes it. What is still in the queue when a QP fails stays there for
-//! the others (V-SRQ-17).
+//! its own, and the QP completes or flushes it. What is still in the queue when a QP fails stays
+//! there for the others (V-SRQ-17).
 //!
 //! Context: taking in any context, under no lock but the socket's; the rest sleeps.
 #![forbid(unsafe_code)]
@@ -254,13 +254,13 @@ impl Srq {
     }
 
     /// Gives the queue of a process with own rings the depth, and the limit, that its request asks
-    /// for, all or nothing; or takes one step of that. What was posted and not taken moves to a new
-    /// ring, under the numbers that it has (V-SRQ-5). The old ring stays in memory for as long as it
-    /// is mapped, but nobody looks there any more. Sleeps.
+    /// for, all or nothing. The request may also ask for one step of that only. What was posted and
+    /// not taken moves to a new ring, under the numbers that it has (V-SRQ-5). The old ring stays
+    /// in memory for as long as it is mapped, but nobody looks there any more. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a limit above the depth, more receives than the new depth, a depth of none or
+    /// `EINVAL` for a limit above the depth, more receives than the new depth, a depth of 0 or
     /// beyond the maximum, if the process has no room for the answer, or if it moves to a ring that
     /// was not made; `ENOMEM`; `EFAULT`; `EOPNOTSUPP` for a queue without own rings.
     pub(crate) fn resize_ring(&self, udata: &mut Udata<'_>) -> Result {

@@ -3,12 +3,13 @@
 //! Completion queues of kernel consumers, and their completion vectors: the processor on which the
 //! consumer's handler is called (V-RNIC-14).
 //!
-//! A vector is a processor. Where the completion was made on another one of the same package, the
-//! handler is called there: the two share a cache, and an interrupt would cost more than it brings,
-//! as for requests of block devices (`blk_mq_complete_need_ipi`). Otherwise the vector's processor
-//! calls it. Both call it in softirq, as with an adapter: never in a thread inside a call of the
-//! consumer, which may hold its locks. One work item makes all calls of a queue, so that no two
-//! overlap. Processes need no vector: all that their handler does is to wake them.
+//! A vector is a processor. If a completion is made on another processor of the same package, the
+//! handler is called on that one: the two share a cache, and an interrupt would cost more than it
+//! brings, as for requests of block devices (`blk_mq_complete_need_ipi`). Otherwise the vector's
+//! processor calls the handler. The call is made in softirq, as with an adapter: never in a thread
+//! inside a call of the consumer, which may hold its locks. One work item makes all calls of a
+//! queue, so that no two overlap. Processes need no vector: all that their handler does is to wake
+//! them.
 //!
 //! Context: any; for the queue under its lock. Creation sleeps.
 #![forbid(unsafe_code)]
@@ -97,16 +98,16 @@ impl KernelRing {
         Ok(Ring::new(memory))
     }
 
-    /// Returns how many entries the ring has to have for `more` entries to spare, if these are more
-    /// than it has.
+    /// Returns how many entries the ring has to have for `more` entries to spare; `None` if it has
+    /// enough.
     pub(super) fn lacks(&self, more: u32) -> Option<usize> {
         // CAST: 32 bits fit.
         let Saturating(needed) = self.asked + self.spare + Saturating(more as usize);
         Some(needed).filter(|needed| *needed > self.entries.capacity())
     }
 
-    /// Adds `more` to the number of entries beyond those that the consumer asked for. If there is
-    /// `memory`, the ring moves there, and the caller gets the old memory in it.
+    /// Adds `more` to the number of entries to spare. If there is `memory`, the ring moves there,
+    /// and the caller gets the old memory in `memory`.
     pub(super) fn add_spare(&mut self, more: u32, memory: Option<&mut KernelEntries>) {
         if let Some(memory) = memory {
             // Bounded by what the kernel consumer has left in its queue.
@@ -120,8 +121,7 @@ impl KernelRing {
         self.spare += more as usize;
     }
 
-    /// Takes `less` from the number of entries beyond those that the consumer asked for. The memory
-    /// is kept for other queue pairs.
+    /// Takes `less` from the number of entries to spare. The memory is kept for other queue pairs.
     pub(super) fn drop_spare(&mut self, less: u32) {
         // CAST: 32 bits fit.
         self.spare -= less as usize;
@@ -141,7 +141,7 @@ impl KernelRing {
         slots: Option<&Arc<Slots>>,
     ) -> Result<bool, Overflow> {
         if self.entries.is_full() {
-            // Nobody will poll it.
+            // Nobody will poll this completion.
             free(slots.cloned());
             return Err(Overflow);
         }
@@ -273,7 +273,7 @@ impl_has_work! {
 impl WorkItem for Vector {
     type Pointer = Arc<Self>;
 
-    /// Softirq.
+    /// Runs in softirq.
     fn run(this: Arc<Self>) {
         this.handle.notify();
     }
@@ -296,16 +296,16 @@ impl Vector {
         self.cpu
     }
 
-    /// Has the handler called in softirq, soon: on this processor if it is near the vector's, or if
-    /// that is offline, otherwise on the vector's. Several calls that are still to come become one.
-    /// Any context with interrupts on, without a lock that the handler might take.
+    /// Makes softirq call the handler soon: on this processor if it is near the vector's, or if the
+    /// vector's is offline; otherwise on the vector's. Several calls that are still to come become
+    /// one. Any context with interrupts on, without a lock that the handler might take.
     pub(super) fn notify(this: &Arc<Self>) {
-        // In a thread the softirq runs when this is dropped, and no other thread has to be woken for
-        // it.
+        // In a thread the softirq runs when this is dropped, and no other thread has to be woken
+        // for it.
         let no_softirq = NoSoftirq::enter();
         let queue = &this.queues.softirq;
         if no_softirq.is_near(this.cpu) || !queue.enqueue_elsewhere(this.cpu, this.clone()) {
-            // If that fails it is queued already, and runs later.
+            // If this fails, the work is queued already, and runs later.
             let _ = queue.enqueue(this.clone());
         }
     }

@@ -2,9 +2,9 @@
 
 //! Completion queues of processes, which poll and arm them in shared memory.
 //!
-//! The index of the next entry to fill is private, entries are read back only to move them when the
-//! queue is resized, and the flags of user space decide nothing but whether there is room and
-//! whether someone waits (T-43).
+//! The index of the next entry to fill is private. Entries are read back only to move them when the
+//! queue is resized. Flags that user space writes decide only whether there is room and whether
+//! someone waits (T-43).
 //!
 //! Context: any, under the queue's lock; creation and closing sleep.
 #![forbid(unsafe_code)]
@@ -45,7 +45,7 @@ use kernel::sync::barrier::{
     Full, //
 };
 
-/// How many entries are copied at most with interrupts off when a queue is resized.
+/// The most entries that are copied with interrupts off when a queue is resized.
 const AT_A_TIME: u32 = 64;
 
 /// The flags of an entry that has no completion.
@@ -107,7 +107,7 @@ impl UserRing {
         Ok(KBox::new(self.armed.clone(), GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// Returns what waits for the process at this moment. It must not poll while it resizes
+    /// Returns the completions that wait at this moment. The process must not poll while it resizes
     /// the queue.
     pub(super) fn waiting(&self) -> Waiting {
         Waiting {
@@ -136,14 +136,14 @@ impl UserRing {
         Ok(Moved::Yes)
     }
 
-    /// Empties an old ring. Its entries from number `first` on have moved.
+    /// Empties the old ring, whose entries from number `first` on have moved.
     pub(super) fn forget_from(&self, first: Position) {
         for n in 0..(self.put - first).min(self.ring.len()) {
             self.ring.entry(first + n).set_short_flags(FREE);
         }
     }
 
-    /// Appends `n` entries of `from`, from number `first` on; under the lock [`AT_A_TIME`] at most.
+    /// Appends `n` entries of `from`, from number `first` on; at most [`AT_A_TIME`] under the lock.
     fn append(&mut self, from: &SharedRing, first: Position, n: u32) -> Result {
         match self.put.number().checked_add(n) {
             Some(end) if end <= self.ring.len() => {}
@@ -167,8 +167,8 @@ impl UserRing {
         }
         self.publish(entry, completion);
         self.put.advance();
-        // The consumer arms, then polls; we publish, then look whether it armed. One of the two
-        // sees the other.
+        // The consumer arms the queue, then polls; this side adds the completion, then looks
+        // whether the queue is armed. One of the two sees the other.
         smp_mb(Full);
         let notify = completion.fires(self.armed.load());
         if notify {
@@ -224,8 +224,8 @@ impl Waiting {
     }
 
     /// Copies the completions to the empty ring `to`, and returns the number of the first. `found`
-    /// is what [`Waiting::count`] has returned, and `since` what [`UserRing::since`] has
-    /// afterwards. Process context, no lock.
+    /// is what [`Waiting::count`] has returned, and `since` what [`UserRing::since`] has returned
+    /// after that. Process context, no lock.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl Completion {
             id: self.id,
             flags: flags as u8, // CAST: the bits used are below 8.
             opcode: opcode::of(self.operation),
-            // What came later is an error of no particular kind there.
+            // A status that was added later counts as a general error in stock entries.
             status: wc_status(self.status).min(GENERAL),
             bytes: self.bytes,
             inval_stag: u64::from(inval_stag),

@@ -46,7 +46,7 @@ impl Access {
     /// Target of the peer's Atomic Operations.
     pub(crate) const REMOTE_ATOMIC: Self = Self(AccessFlags::REMOTE_ATOMIC);
 
-    /// Windows may be bound to it.
+    /// Windows may be bound to the region.
     pub(crate) const BIND: Self = Self(AccessFlags::MW_BIND);
 
     const REMOTE: AccessFlags = Self::REMOTE_WRITE
@@ -91,8 +91,8 @@ impl Access {
         self.0.common(Self::REMOTE) != AccessFlags::NONE
     }
 
-    /// Returns the rights that `flags` give to a window: some of the peer's, or it is refused. That
-    /// this host may write means nothing to a window, but programs ask for it along with them.
+    /// Returns the rights that `flags` give to a window; `None` if they give the peer no right, or
+    /// have unknown flags. Local write means nothing to a window, but programs ask for it as well.
     pub(crate) fn of_window(flags: AccessFlags) -> Option<Self> {
         let rights = Self(flags.common(Self::REMOTE));
         let known = Self::REMOTE
@@ -102,8 +102,8 @@ impl Access {
         (rights.is_remote() && flags.is_within(known)).then_some(rights)
     }
 
-    /// Returns whether all of `flags` mean something to a fast registration: rights, and what a
-    /// device may ignore.
+    /// Returns whether all of `flags` mean something to a fast registration: they are rights, or
+    /// flags that a device may ignore.
     pub(crate) fn are_known(flags: AccessFlags) -> bool {
         flags.is_within(Self::ALL.union(AccessFlags::OPTIONAL))
     }
@@ -166,9 +166,9 @@ impl From<RangeError> for MrError {
     }
 }
 
-/// A range of a region that may be used in the way that was asked for, as long as this lives. Keeps
-/// deregistration waiting: not to be held across anything that waits for a peer. Borrows or owns
-/// the region, depending on `P`.
+/// A range of a region that may be used in the way that was asked for, as long as this value lives.
+/// Deregistration waits for it, so it must not be held across anything that waits for a peer. It
+/// borrows or owns the region, depending on `P`.
 ///
 /// # Invariants
 ///
@@ -186,8 +186,8 @@ pub(crate) struct MrAccess<P: GatePtr> {
 
 impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
     /// Checks the whole range before anything of it is used (T-8): `len` octets at `addr` of the
-    /// region `mr` found by `stag`, on behalf of protection domain `pd`, for `want`. For a length
-    /// of zero there is nothing to ask (T-23).
+    /// region `mr` found by `stag`, on behalf of protection domain `pd`, for `want`. Not to be
+    /// called for a length of zero: there is nothing to check then (T-23).
     #[inline(always)]
     pub(crate) fn new(
         mr: P,
@@ -221,7 +221,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         if !guard.valid.load(Relaxed) {
             return Err(MrError::Invalid);
         }
-        // INVARIANT: the region granted the part to the window, which stands in for it.
+        // INVARIANT: the window has the right to this part, which the region granted to it.
         Ok(Self {
             guard,
             window: Some(window),
@@ -249,8 +249,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         Ok(())
     }
 
-    /// Extends the range to the end of the region, to `most` octets at most. Does nothing through a
-    /// window, as a window may be shorter than its region.
+    /// Extends the range to the end of the region, but to `most` octets at most. Does nothing
+    /// through a window, as a window may be shorter than its region.
     #[inline]
     pub(crate) fn extend(&mut self, most: u32) {
         if self.is_windowed() {
@@ -262,13 +262,14 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         self.len = self.len.max(most.min(rest));
     }
 
-    /// Returns whether it is used through a window, which has rights and a range of its own.
+    /// Returns whether the region is used through a window, which has rights and a range of its
+    /// own.
     pub(crate) fn is_windowed(&self) -> bool {
         self.window.is_some()
     }
 
-    /// Returns whether it is memory of a process. Such memory is pinned, and there are no holes
-    /// in it.
+    /// Returns whether the memory is a process's. Such memory is pinned, and there are no holes in
+    /// it.
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self.guard.kind, Kind::User { .. })
@@ -278,8 +279,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
         self.len
     }
 
-    /// Returns all of the range, if it is memory of a process and lies in one page, as most of what
-    /// is short does.
+    /// Returns all of the range, if it is memory of a process and lies in one page. Most short
+    /// ranges do.
     #[inline(always)]
     pub(crate) fn in_one_page(&self) -> Option<PageSlice<'_>> {
         match &self.guard.kind {
@@ -303,7 +304,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
                 .and_then(|pd| memory.slices(&self.guard, pd, at, len))
                 .map(Slices::Kernel),
             Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
-            // If there is a window, it is its region that is accessed.
+            // An access through a window is one to the window's region, which is no window.
             Kind::Window(_) => None,
         }
         .ok_or(MrError::Bounds)
@@ -314,7 +315,8 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
 pub(crate) enum Slices<'a> {
     /// Pinned memory of a process.
     User(umem::Slices<'a>),
-    /// Memory of the kernel. Ends at the first address of its owner that is no memory.
+    /// Memory of the kernel. Ends at the first address that its owner names without having memory
+    /// there.
     Kernel(kmr::Slices<'a>),
 }
 

@@ -34,7 +34,7 @@ mod tests {
         INDEX_BITS, //
     };
 
-    /// Not SipHash, but as mixed as a test needs.
+    /// This is not SipHash, but it mixes well enough for a test.
     fn hash(v: u64) -> u64 {
         let v = (v ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (v ^ (v >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 17

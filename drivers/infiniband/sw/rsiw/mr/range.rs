@@ -50,8 +50,8 @@ impl Range {
         self.len.saturating_sub(offset)
     }
 
-    /// Returns where in the region `len` octets at `addr` start, if all are inside. Unlike
-    /// [`Range::locate`] it takes lengths that no message has.
+    /// Returns where in the region `len` octets at `addr` start, if all are inside. Unlike with
+    /// [`Range::locate`], there may be more of them than in any message.
     pub(super) fn locate_long(&self, addr: u64, len: u64) -> Result<u64, RangeError> {
         // The last octet may have the highest address there is.
         if addr.checked_add(len.saturating_sub(1)).is_none() {

@@ -61,8 +61,8 @@ impl StagTable {
         }))
     }
 
-    /// Gives `mr` an STag with `key` and makes it known, in memory of `flags`. Returns `ENOMEM`,
-    /// also if there are [`MAX_MR`] regions.
+    /// Gives `mr` an STag with `key` and enters it, with memory allocated by `flags`. Returns
+    /// `ENOMEM`, also if there are [`MAX_MR`] regions.
     pub(super) fn insert(&self, mr: &Arc<Mr>, key: u8, flags: Flags) -> Result {
         if self.count.fetch_add(1, Relaxed) >= MAX_MR {
             self.count.fetch_sub(1, Relaxed);

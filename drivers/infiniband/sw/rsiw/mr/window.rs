@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory windows (draft-hilland-rddp-verbs section 7.10): a part of a region that one stream of
-//! the peer may use for as long as it is bound (type 2), or every stream of the protection domain
-//! until it is bound to something else (type 1, which is InfiniBand's).
+//! Memory windows (draft-hilland-rddp-verbs section 7.10). A window is a part of a region. Of type
+//! 2, it may be used by one stream of the peer for as long as it is bound. Of type 1, which is
+//! InfiniBand's, it may be used by every stream of the protection domain until it is bound to
+//! something else.
 //!
 //! A window has no memory of its own. An access through it is counted by the gates of both the
-//! window and its region. Who unbinds the window waits until the window's gate is empty. The region
-//! and the queue pair stay as long as windows are bound to them. Binds go through the gate of the
-//! window as well: once it is deallocated, nothing is bound to anything by it.
+//! window and its region. Whoever unbinds the window waits until the window's gate is empty. The
+//! region and the queue pair stay as long as windows are bound to them. Binds go through the gate
+//! of the window as well: once a window is deallocated, it cannot be bound any more.
 //!
 //! Context: any, but for creation and binds, which sleep.
 #![forbid(unsafe_code)]
@@ -45,10 +46,10 @@ use kernel::sync::{
     SpinLockIrq, //
 };
 
-/// Offsets below this are no addresses of the kernel: a region that has some is zero-based.
+/// Offsets below this are no addresses of the kernel: a region that begins there is zero-based.
 const NO_ADDRESS: u64 = 4096;
 
-/// Stands for a queue pair that binds windows; its identity is its address.
+/// Stands for a queue pair that binds windows. Binders are told apart by their addresses.
 pub(crate) struct Binder {
     windows: Windows,
 }
@@ -94,9 +95,9 @@ pub(crate) enum BindError {
     Binder,
     /// Queue pair, region and window are not of the same protection domain.
     Pd,
-    /// Rights that a window cannot have, or not on this region.
+    /// A window cannot have these rights, or not on this region.
     Access,
-    /// Not a part of the region.
+    /// The range is not a part of the region.
     Bounds,
 }
 
@@ -167,9 +168,9 @@ impl Window {
         &self.gate
     }
 
-    /// Binds the window `own` for `party` (V-MW-2, V-MW-4). One of type 1 may be bound already:
-    /// once this returns, nobody uses what it was bound to. A bind of nothing only ends that
-    /// (V-MW-17). Sleeps.
+    /// Binds the window `own` for `party` (V-MW-2, V-MW-4). A window of type 1 may be bound
+    /// already: once this returns, nobody uses what it was bound to. If no octets are to be bound,
+    /// the window is only unbound (V-MW-17). Sleeps.
     pub(crate) fn bind(
         &self,
         own: Stag,
@@ -219,7 +220,7 @@ impl Window {
         })
     }
 
-    /// Lets the window stand for `bound`, under `stag`. Returns what it stood for.
+    /// Lets the window stand for `bound`, under `stag`. Returns what it stood for before.
     fn replace(
         &self,
         bound: Option<Bound>,
@@ -244,8 +245,8 @@ impl Window {
         refusal.map_or(Ok(old), Err)
     }
 
-    /// Returns where an access to the window leads to (V-MW-8). The rights of the region do
-    /// not count.
+    /// Returns the region, and the offset in it, to which an access to the window leads (V-MW-8).
+    /// The rights of the region do not count.
     fn locate(
         &self,
         stag: Stag,
@@ -292,9 +293,9 @@ impl Window {
         }
     }
 
-    /// Ends the binding for `party` (V-MW-13). As with regions, a peer cannot end one that is yet
-    /// to be made. The caller may wait for the window to be quiet. Returns `Pd` for another's
-    /// window, `Invalid` for a wrong key, `Access` for one of type 1.
+    /// Ends the binding for `party` (V-MW-13). As with regions, a peer cannot end a binding that is
+    /// yet to be made. The caller may wait for the window to be quiet. Returns `Pd` for somebody
+    /// else's window, `Invalid` for a wrong key, `Access` for a window of type 1.
     pub(crate) fn invalidate(&self, stag: Stag, party: Party<'_>, by: By) -> Result<(), MrError> {
         let mut state = self.state.lock();
         let is_theirs = match &state.bound {
@@ -317,8 +318,8 @@ impl Window {
         Ok(())
     }
 
-    /// Ends the window, and its binding, whoever has it: afterwards no bind succeeds, and nothing is
-    /// counted for one. Sleeps until nobody uses the window any more, or binds it.
+    /// Ends the window and its binding, whoever has it. Afterwards no bind succeeds, and no region or
+    /// queue pair counts the window. Sleeps until nobody uses or binds the window any more.
     pub(super) fn end(&self) {
         self.gate.close_and_wait();
         let old = self.state.lock().bound.take();
@@ -327,7 +328,7 @@ impl Window {
 }
 
 impl Bound {
-    /// Keeps the region and, if there is one, the queue pair from going, then has `look` examine
+    /// Keeps the region and, if there is one, the queue pair from going, then lets `look` examine
     /// the region.
     fn new(
         region: Arc<Mr>,
@@ -346,7 +347,7 @@ impl Bound {
             offset: 0,
         };
         if let Some(binder) = binder {
-            // A request that a work item carries out may come behind the end of the queue pair.
+            // A work item may carry out a request after the queue pair has ended.
             if !binder.windows.bind() {
                 return Err(BindError::Binder);
             }
@@ -361,8 +362,8 @@ impl Bound {
 }
 
 impl Mr {
-    /// Returns where in the region the part begins that a window with `access` asks for, if it may
-    /// have it.
+    /// Returns where in the region the part that `wr` asks for begins, if a window with `access`
+    /// may have that part.
     fn part(&self, wr: &Binding, access: Access) -> Result<u64, BindError> {
         let guard = GateGuard::new(self).ok_or(BindError::Region)?;
         if !guard.valid.load(Relaxed) {

@@ -30,7 +30,7 @@ use kernel::sync::Arc;
 
 /// A receive whose list of elements makes no sense.
 pub(crate) struct BadRecv {
-    /// The consumer's name for it.
+    /// The consumer's name for the receive.
     pub(crate) id: u64,
 }
 
@@ -56,7 +56,7 @@ impl KernelRq {
     }
 
     fn post(&mut self, chain: &mut RecvChain<'_>) -> Result {
-        // As many as a consumer in the kernel posts at a time, up to the depth.
+        // Bound: as many as a consumer in the kernel posts at a time, up to the depth.
         for wr in chain {
             let room = self.posted.room()?;
             let (used, len) = copy_elements(wr.elements()?, room, self.max_sge)?;
@@ -92,7 +92,7 @@ impl Rq {
         }
     }
 
-    /// Returns the queue of a process with own rings, or `EOPNOTSUPP` if it is another's.
+    /// Returns the queue of a process with own rings, or `EOPNOTSUPP` for any other queue.
     pub(crate) fn own(&mut self) -> Result<&mut UserRq> {
         match self {
             Self::User(queue) if queue.layout.is_own() => Ok(queue),
@@ -100,8 +100,8 @@ impl Rq {
         }
     }
 
-    /// Tells a process whether its receives are flushed from now on: if so it calls after it has
-    /// posted. Whoever flushes has a full barrier behind this.
+    /// Tells a process whether its receives are flushed from now on. If so, it makes a call after
+    /// it has posted. Whoever flushes needs a full barrier after this.
     pub(crate) fn set_flushes(&mut self, flushes: bool) {
         match self {
             Self::User(ring) => ring.set_flushes(flushes),
@@ -109,7 +109,7 @@ impl Rq {
         }
     }
 
-    /// Returns whether the consumer tells of receives that it posts where they are flushed.
+    /// Returns whether the consumer tells of the receives that it posts while receives are flushed.
     pub(crate) fn is_told_of_posts(&self) -> bool {
         match self {
             Self::User(ring) => ring.is_told_of_posts(),
@@ -134,7 +134,7 @@ impl Rq {
         }
     }
 
-    /// Returns how many receives wait in a kernel consumer's queue. A process does not tell.
+    /// Returns how many receives wait in a kernel consumer's queue; a process does not tell.
     pub(crate) fn posted(&self) -> Option<usize> {
         match self {
             Self::User(_) => None,
@@ -189,9 +189,9 @@ pub(crate) struct UserRq {
     /// The next entry to be taken out.
     get: Position,
     max_sge: u32,
-    /// Tells the process that it is to tell of what it posts; `None` if it knows of no such word.
+    /// Says whether the process has to tell of what it posts; `None` if it does not know this word.
     word: Option<SharedWord>,
-    /// What the word says. The word itself is the process's, too.
+    /// What the word is to say. The process can write to the word itself.
     flushes: bool,
 }
 
@@ -213,7 +213,7 @@ impl UserRq {
         }
     }
 
-    /// As [`Rq::set_flushes`].
+    /// [`Rq::set_flushes`] for a process.
     pub(crate) fn set_flushes(&mut self, flushes: bool) {
         self.flushes = flushes;
         if let Some(word) = &self.word {
@@ -221,13 +221,13 @@ impl UserRq {
         }
     }
 
-    /// Has `word` tell the process from now on what the old one did, which is there afterwards.
+    /// From now on tells the process by the new `word`; the old word is in `word` afterwards.
     pub(crate) fn tell_by(&mut self, word: &mut Option<SharedWord>) {
         core::mem::swap(&mut self.word, word);
         self.set_flushes(self.flushes);
     }
 
-    /// As [`Rq::is_told_of_posts`].
+    /// [`Rq::is_told_of_posts`] for a process.
     pub(crate) fn is_told_of_posts(&self) -> bool {
         self.word.is_some()
     }
@@ -236,7 +236,7 @@ impl UserRq {
         self.ring.len()
     }
 
-    /// Returns the position of the next receive.
+    /// Returns the position of the receive that is taken next.
     pub(crate) fn taken(&self) -> Position {
         self.get
     }
@@ -246,19 +246,19 @@ impl UserRq {
         Moving::new(self.ring.clone(), to, self.get)
     }
 
-    /// Goes on in the new ring, as [`Moving::finish`] says.
+    /// Goes on in the new ring. Returns whether that was done: see [`Moving::finish`].
     pub(crate) fn go_on_in(&mut self, moving: &mut Moving) -> bool {
         moving.finish(&mut self.ring, self.get)
     }
 
-    /// As [`Rq::holds`].
+    /// [`Rq::holds`] for a process.
     pub(crate) fn holds(&self, count: u32) -> bool {
         // Receives are added in order: all are there if the last one is.
         let last = self.get + count - 1;
         count <= self.len() && self.ring.entry(last).flags() & wqe::VALID != 0
     }
 
-    /// As [`Rq::take`].
+    /// [`Rq::take`] for a process.
     #[inline(always)]
     pub(crate) fn take(&mut self, sgl: &mut SgList) -> Option<Result<Recv, BadRecv>> {
         let entry = self.ring.entry(self.get);
@@ -277,7 +277,7 @@ impl UserRq {
         Some(len.map_or(Err(BadRecv { id }), |len| Ok(Recv { id, len })))
     }
 
-    /// As [`Rq::discard`].
+    /// [`Rq::discard`] for a process.
     pub(crate) fn discard(&mut self) -> Option<u64> {
         let entry = self.ring.entry(self.get);
         if entry.flags() & wqe::VALID == 0 {

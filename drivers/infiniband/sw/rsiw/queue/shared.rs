@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rings that a process shares: making one of requests, offering to map one, and moving what waits
-//! in one to another.
+//! Rings that a process shares: making rings of requests, offering to map a ring, and moving what
+//! waits in a ring to another one.
 //!
-//! Entries keep their numbers when they move. The kernel may take some meanwhile, but none may be
-//! added. A process that adds some all the same, or writes into those that are there, loses or
-//! changes requests of its own, and nothing else.
+//! Entries keep their numbers when they move. The kernel may take entries meanwhile, but the
+//! process must add none. If it does, or writes into entries that are there, it loses or changes
+//! requests of its own, and nothing else.
 //!
 //! Context: process, without a spin lock, if a method does not say otherwise.
 #![forbid(unsafe_code)]
@@ -36,7 +36,7 @@ use kernel::sync::{
     Mutex, //
 };
 
-/// How many entries at most are forgotten at a time with interrupts off.
+/// The most entries that are forgotten at a time with interrupts off.
 const AT_A_TIME: u32 = 64;
 
 /// Makes a ring of at least `depth` entries, of `len` each, for the calling process, and the offer
@@ -55,7 +55,7 @@ pub(crate) fn new_ring(
 /// there is one; and the offer to map both.
 pub(crate) type RecvRing = (SharedRing, Option<SharedWord>, MmapEntry);
 
-/// As [`new_ring`], with an [`RqCtrl`] behind the entries if the process knows of it.
+/// Like [`new_ring`], with an [`RqCtrl`] behind the entries if the process knows of it.
 pub(crate) fn new_recv_ring(
     len: EntryLen,
     depth: u32,
@@ -85,27 +85,27 @@ fn with_room_behind(
     Ok((SharedRing::new(mem.clone(), entries, len)?, mem))
 }
 
-/// Returns how many entries in a row are valid from number `first` on, `most` at most. Any context.
+/// Returns how many entries in a row are valid from number `first` on, at most `most`. Any context.
 pub(crate) fn valid_from(ring: &SharedRing, first: Position, most: u32) -> u32 {
     let is_valid = |n: u32| ring.entry(first + n).flags() & wqe::VALID != 0;
     (0..most).find(|n| !is_valid(*n)).unwrap_or(most)
 }
 
-/// A ring, and another one to which what waits there is copied. What is taken meanwhile is
-/// forgotten in the copy, until there is so little of it that the new ring can take the place of
-/// the old one.
+/// A ring, and a new one to which the entries that wait are copied. Entries that are taken out of
+/// the old ring meanwhile are forgotten in the copy. Once few such entries are left, the new ring
+/// can take the place of the old one.
 pub(crate) struct Moving {
     from: SharedRing,
     to: SharedRing,
     /// Number of the first entry that is in both.
     first: Position,
-    /// Number of the entry behind the last.
+    /// Number of the entry behind the last one that was copied.
     end: Position,
 }
 
 impl Moving {
-    /// Begins with an empty ring `to` with entries as long; `taken` is the number of the next entry
-    /// that is taken out of `from`. Any context.
+    /// Begins to move to the empty ring `to`, whose entries are as long; `taken` is the number of
+    /// the next entry that is taken out of `from`. Any context.
     pub(crate) fn new(from: SharedRing, to: SharedRing, taken: Position) -> Self {
         Self {
             from,
@@ -115,8 +115,9 @@ impl Moving {
         }
     }
 
-    /// Copies what waits; `taken` returns the number of the next entry that is taken out. Returns
-    /// `EINVAL` if there is less room or more was posted meanwhile, or the error of `taken`.
+    /// Copies the entries that wait; `taken` returns the number of the next entry that is taken
+    /// out. Returns `EINVAL` if the new ring has too little room, or if more was posted meanwhile,
+    /// or the error of `taken`.
     pub(crate) fn copy(&mut self, mut taken: impl FnMut() -> Result<Position>) -> Result {
         let (begin, len) = (self.first, self.from.len());
         loop {
@@ -146,13 +147,13 @@ impl Moving {
         Ok(())
     }
 
-    /// Returns how many entries of the copy have been taken, if `taken` is the next one to be.
+    /// Returns how many copied entries were taken meanwhile; `taken` is the next one to be taken.
     fn stale(&self, taken: Position) -> u32 {
         let copied = self.end - self.first;
         (taken - self.first).min(copied)
     }
 
-    /// Forgets the entries that were taken; `taken` is the next one to be. Any context.
+    /// Forgets the entries that were taken; `taken` is the next one to be taken. Any context.
     pub(crate) fn forget(&mut self, taken: Position) {
         // Bound: [`AT_A_TIME`] under a lock: see [`Moving::finish`].
         for _ in 0..self.stale(taken) {
@@ -174,16 +175,16 @@ impl Moving {
     }
 }
 
-/// Rings that a process had made, to map them before its queues move there; one set at most. They
-/// are charged to the process as those in use are.
+/// Rings that were made for a process, which maps them before its queues move there; at most one
+/// set. They are charged to the process like those in use.
 pub(crate) struct Made<M>(Option<M>);
 
 impl<M> Made<M> {
     pub(crate) const NONE: Self = Self(None);
 
-    /// Takes a step of a resize. Returns the rings that the queues are to move to, if they are to,
-    /// which are not kept any more whatever becomes of that. Fails as `make`, or with `EINVAL` if
-    /// none were made.
+    /// Takes a step of a resize. Returns the rings to which the queues move in this step, if the
+    /// step is a move. Those rings are not kept here any more, even if the move fails. Fails as
+    /// `make` does, or with `EINVAL` if no rings were made.
     pub(crate) fn take_step(
         &mut self,
         step: ResizeStep,
@@ -205,7 +206,7 @@ impl<M> Made<M> {
     }
 }
 
-/// By what a process maps the ring of its queue; nothing for kernel consumers.
+/// The offer by which a process maps the ring of its queue; empty for kernel consumers.
 #[pin_data]
 pub(crate) struct Offer<M> {
     /// Held while the queue is resized.

@@ -8,7 +8,8 @@
 //! library. The states and the packets are in `proto::datagram`.
 //!
 //! Locks: `UdQp::sending`, or `UdQp::receiving` > `UdQp::steps`; none is held while a completion is
-//! told. Whoever sends may wait for room in the socket with `sending` held; nobody waits for a peer.
+//! told. Whoever sends may wait for room in the socket with `sending` held; nobody waits for a
+//! peer.
 //!
 //! Context: process; softirq where datagrams are received.
 #![forbid(unsafe_code)]
@@ -133,7 +134,7 @@ pub(crate) struct UdQp {
     recv_offer: Option<MmapEntry>,
     /// [`UdAttrs`]. Changes under `steps`.
     attrs: Atomic<u64>,
-    /// What the consumer has set, to be given back; also keeps steps apart.
+    /// What the consumer has set, which a query returns. The lock also keeps steps apart.
     #[pin]
     steps: SpinLockIrq<QpPath>,
     #[pin]
@@ -286,8 +287,9 @@ impl UdQp {
         }
     }
 
-    /// Whoever has locked a queue, and then sees that it is not to be used, is right: who has changed
-    /// that takes the lock behind it.
+    /// Returns the attributes. They may say, to somebody who holds the lock of a queue, that the
+    /// queue is not used any more. Then nothing is left to do: whoever has changed the attributes
+    /// takes that lock afterwards.
     fn attrs(&self) -> UdAttrs {
         UdAttrs::of_word(self.attrs.load(Acquire))
     }
@@ -300,7 +302,7 @@ impl UdQp {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a step that is none, or that lacks the Q_Key, `EOPNOTSUPP` for other sizes.
+    /// `EINVAL` for a step that does not exist or lacks the Q_Key, `EOPNOTSUPP` for other sizes.
     pub(crate) fn modify(self: &Arc<Self>, attr: &QpModify) -> Result {
         if attr.cap.is_some() {
             return Err(EOPNOTSUPP);
@@ -392,7 +394,8 @@ impl UdQp {
 
     /// Goes into error, unless the consumer has reset the queue pair. Called under the lock of the
     /// queue that has failed, so that this is about what is in there: a reset takes that lock, too.
-    /// Returns the state before, in which [`UdQp::enter_error`] is to be called without a lock.
+    /// Returns the state before, with which the caller calls [`UdQp::enter_error`] once it holds no
+    /// lock.
     fn fail(&self) -> Option<UdState> {
         let steps = self.steps.lock();
         let UdAttrs { state: from, qkey } = self.attrs();
@@ -428,7 +431,7 @@ impl UdQp {
         }
     }
 
-    /// Adds a completion to `cq`. Returns whether the consumer is to be told, or whether it is lost.
+    /// Adds a completion to `cq`. Returns whether the consumer is to be told. Fails if it is lost.
     fn complete(
         &self,
         cq: &Cq,
@@ -458,7 +461,7 @@ impl UdQp {
             .inspect_err(|Overflow| self.ports.dev.count(Some(Counter::CqOverflows)))
     }
 
-    /// Ends the queue pair: whoever has found it by its number is through when this returns.
+    /// Ends the queue pair: whoever has found it by its number is done with it when this returns.
     pub(crate) fn destroy(&self) {
         self.ports.qps.remove(self.num());
         let steps = self.steps.lock();
@@ -475,7 +478,7 @@ impl UdQp {
     }
 }
 
-/// Returns the state that the consumer means, or `EINVAL` for one that there is not.
+/// Returns the state that the consumer asks for, or `EINVAL` if datagrams do not have that state.
 fn state_of(state: IbQpState) -> Result<UdState> {
     Ok(match state {
         IbQpState::Reset => UdState::Reset,

@@ -3,9 +3,9 @@
 //! Where the datagrams of a device come and go: a UDP socket for each of its GIDs, while it has
 //! queue pairs for datagrams. So no port is open on a host without a program that uses them.
 //!
-//! Locks: `UdPorts::users` is held while sockets are made and closed. Who sends does not take it, so
-//! a process that is kept off its processor meanwhile keeps nobody else from sending. Inside of it is
-//! `UdPorts::open`, a spin lock.
+//! Locks: `UdPorts::users` is held while sockets are made and closed. Senders do not take it. So a
+//! process that holds it, and is kept off its processor, keeps nobody from sending. The spin lock
+//! `UdPorts::open` is taken with `users` held or by itself.
 //!
 //! Context: process; softirq where datagrams are received.
 #![forbid(unsafe_code)]
@@ -63,18 +63,18 @@ pub(crate) struct UdPorts {
     pub(super) qps: Arc<UdQpTable>,
     #[pin]
     users: Mutex<Users>,
-    /// Changed by who holds `users` only.
+    /// Changed only by those who hold `users`.
     #[pin]
     open: SpinLock<OpenPorts>,
 }
 
 /// Who needs sockets.
 struct Users {
-    /// How many queue pairs do.
+    /// How many queue pairs need them.
     count: Saturating<usize>,
     /// The device is gone.
     closed: bool,
-    /// The UDP port of the sockets that are open, at both ends.
+    /// The UDP port of the open sockets, at both ends.
     number: u16,
 }
 
@@ -105,8 +105,8 @@ impl UdPorts {
         )
     }
 
-    /// Returns the UDP port for a new queue pair, if it is the first; or `EOPNOTSUPP`, with a line in
-    /// the log, if the device has no datagrams.
+    /// Returns the UDP port that is used if a new queue pair is the first; or `EOPNOTSUPP`, with a
+    /// line in the log, if the device has no datagrams.
     pub(super) fn number_for_new(&self) -> Result<u16> {
         let number = params::ud_port();
         let why = if number == 0 {
@@ -121,7 +121,7 @@ impl UdPorts {
         Err(EOPNOTSUPP)
     }
 
-    /// Needs the sockets, until [`UdPorts::leave`].
+    /// Counts a user of the sockets, until [`UdPorts::leave`], and opens them.
     pub(super) fn join(&self, number: u16) {
         let mut users = self.users.lock();
         if users.count.0 == 0 {
@@ -181,7 +181,7 @@ impl UdPorts {
             }
             match self.open(&netdev, gid, users.number) {
                 Ok(port) => self.replace(index, Some(port)),
-                // The first GID is an address of the interface, or is not.
+                // The first GID need not be an address of the interface.
                 Err(e) if e == EADDRNOTAVAIL || e == EAFNOSUPPORT => {}
                 Err(e) => {
                     let errno = e.to_errno();
@@ -200,8 +200,8 @@ impl UdPorts {
         UdPort::new(self, gid, number, sock)
     }
 
-    /// Returns the socket from which datagrams of the GID at `index` go to `dest`, and their address.
-    /// See [`addresses_of`] for GIDs that are no address.
+    /// Returns the socket from which datagrams of the GID at `index` go to `dest`, and their
+    /// address. See [`addresses_of`] for GIDs that are no address.
     pub(super) fn way(&self, index: usize, dest: Gid) -> Option<(Arc<UdPort>, Gid)> {
         let open = self.open.lock();
         let gids = (open.gids.get(index), dest);
@@ -235,7 +235,7 @@ pub(super) struct UdPort {
     dev: Arc<Device>,
     qps: Arc<UdQpTable>,
     sock: Arc<UdpSocket>,
-    /// `None` once it is closed.
+    /// `None` once the port is closed.
     #[pin]
     arrivals: Mutex<Option<Arrivals<UdPort>>>,
     #[pin]
@@ -262,7 +262,7 @@ impl UdPort {
         )?;
         let arrivals = Arrivals::install(&port.sock, port.clone())?;
         *port.arrivals.lock() = Some(arrivals);
-        // What came before was not told.
+        // Nobody was told of what came before.
         port.leave_to_work();
         Ok(port)
     }
@@ -275,7 +275,7 @@ impl UdPort {
         self.number
     }
 
-    /// Has no more arrivals told. The socket is closed when the last sender lets go of it.
+    /// Ends the reports of arrivals. The socket is closed when the last sender lets go of it.
     fn close(&self) {
         let arrivals = self.arrivals.lock().take();
         drop(arrivals);

@@ -2,8 +2,8 @@
 
 //! The receive queue of a queue pair for datagrams, its own or a shared one.
 //!
-//! A receive is longer than the longest message by the GRH in front of it. One that is too short
-//! for a message stays for the next: what a stranger sends ends nothing.
+//! In a receive the GRH stands in front of the message. A receive that is too short for both stays
+//! for the next message: what a stranger sends ends nothing.
 //!
 //! Context: softirq, which receives, or process; under `UdQp::receiving`.
 #![forbid(unsafe_code)]
@@ -44,7 +44,8 @@ use kernel::sync::barrier::{
 };
 use kernel::sync::Arc;
 
-/// How many receives are dropped or flushed before others have the lock, which keeps interrupts off.
+/// How many receives are dropped or flushed before others have the lock, which keeps interrupts
+/// off.
 const AT_A_TIME: usize = 64;
 
 /// What is needed to receive.
@@ -65,7 +66,8 @@ impl UdRq {
         })
     }
 
-    /// Returns the receive for the next message, which is held from now on; `None` if there is none.
+    /// Returns the receive for the next message, which is held from now on; `None` if there is
+    /// none.
     fn hold(&mut self, srq: Option<&Srq>) -> Option<Result<Recv, BadRecv>> {
         if let Some(held) = self.held {
             return Some(Ok(held));
@@ -156,7 +158,7 @@ impl UdQp {
         }
         if let Some(from) = from {
             self.tell_of_last(from);
-            // What is posted is completed by those who may wait for the send queue's lock.
+            // The work item completes what is posted: it may wait for the send queue's lock.
             self.leave_to_work();
         }
         Ok(())
@@ -203,8 +205,8 @@ impl UdQp {
         Ok(())
     }
 
-    /// Completes receives of the queue pair's own queue as flushed, at most [`AT_A_TIME`], and has
-    /// the process tell of those that it posts from now on.
+    /// Completes receives of the queue pair's own queue as flushed, at most [`AT_A_TIME`], and
+    /// makes the process tell of those that it posts from now on.
     pub(super) fn flush_recvs(&self) -> Drained {
         let mut notify = false;
         let mut receiving = self.receiving.lock();
@@ -214,7 +216,7 @@ impl UdQp {
         if let Some(rq) = &mut receiving.rq {
             rq.set_flushes(true);
         }
-        // The process posts, then looks at that; one of the two sees the other.
+        // The process posts, then looks at what was set here; one of the two sees the other.
         smp_mb(Full);
         let flush = |id| {
             let what = (id, OperationType::Receive);

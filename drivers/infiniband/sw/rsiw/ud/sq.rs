@@ -49,7 +49,7 @@ use kernel::sync::barrier::{
 };
 use kernel::sync::Arc;
 
-// What programs are told of the port is what they can send.
+// Programs learn from the attributes of the port how much they can send. Both numbers must agree.
 const _: () = assert!(datagram::MOST_HEADERS == attr::MOST_HEADERS);
 
 /// What is needed to send.
@@ -61,7 +61,7 @@ pub(super) struct UdSq {
     max_sge: u32,
     /// The elements or octets of the request that is being sent.
     sgl: SgList,
-    /// Its message, and what stands around that.
+    /// The message of that request, with room for what stands around it.
     room: KVVec<u8>,
     psn: Wrapping<u32>,
 }
@@ -96,8 +96,8 @@ impl UdSq {
         self.psn.0 = psn;
     }
 
-    /// Takes the oldest request out, if there is one; `send` gets its front and its flags, and sends
-    /// it.
+    /// Takes the oldest request out, if there is one; `send` gets its front and its flags, and
+    /// sends it.
     fn take(
         &mut self,
         sig_all: bool,

@@ -20,7 +20,7 @@ pub(crate) const COPIED: &[Copied] = &[
     },
     Copied {
         file: "drivers/infiniband/sw/rsiw/queue/rq.rs",
-        from: "    /// As [`Rq::take`].",
+        from: "    /// [`Rq::take`] for a process.",
         lines: &[
             "if entry.flags() & wqe::VALID == 0 {",
             "let front = entry.front();",

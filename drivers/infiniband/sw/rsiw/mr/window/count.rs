@@ -17,7 +17,7 @@ use kernel::sync::atomic::{
 /// can neither be invalidated nor deregistered.
 pub(in crate::mr) struct Windows(Atomic<u32>);
 
-/// It goes away: there will be no more windows.
+/// The region or the queue pair goes away: there will be no more windows.
 const GOING: u32 = 1 << 31;
 
 impl Windows {
@@ -25,8 +25,8 @@ impl Windows {
         Self(Atomic::new(0))
     }
 
-    /// Returns how many windows are bound. What the others did before they were unbound is seen
-    /// then.
+    /// Returns how many windows are bound. Whatever was done through windows that are unbound by
+    /// now comes before this.
     pub(in crate::mr) fn count(&self) -> u32 {
         self.0.load(Acquire) & !GOING
     }
@@ -40,14 +40,14 @@ impl Windows {
         // ORDERING: with `unbind`: what windows did comes before what is done to the region now.
         match self.0.cmpxchg(0, GOING, Acquire) {
             Err(state) if state & GOING == 0 => Err(EBUSY),
-            // Also if the count was closed before: a bind that came too late may be counted for a
+            // Also if [`GOING`] was set before: a bind that came too late may be counted for a
             // moment.
             _ => Ok(()),
         }
     }
 
-    /// Counts a window, unless the region goes away. The caller goes in by the region's gate next,
-    /// which has whoever makes the region invalid see the count.
+    /// Counts a window, unless the region goes away. The caller enters the region's gate next, so
+    /// that whoever makes the region invalid sees the count.
     pub(super) fn bind(&self) -> bool {
         if self.0.fetch_add(1, Relaxed) & GOING == 0 {
             return true;

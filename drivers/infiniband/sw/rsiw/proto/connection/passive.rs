@@ -122,7 +122,7 @@ where
     }
 
     /// Takes a reject of a Request that was answered. If an established event is still due, iw_cm
-    /// has given up its identifier because of it, and asserts that it is told nothing more.
+    /// has given up its identifier because of the reject, and asserts that it is told nothing more.
     pub(super) fn rejected_late(&mut self, phase: Phase<I, R>, out: &mut Outputs) -> Phase<I, R> {
         let is_accepted = matches!(phase, Phase::Running(Link::Accepted { .. }));
         if !is_accepted && self.outbox.established.is_none() {
