@@ -52,7 +52,7 @@ impl Counted for Counter {
 }
 
 impl Counts {
-    /// Adds what `tally` has to these sums, and clears it.
+    /// Adds the counts of `tally` to these sums, and clears them.
     #[inline(always)]
     pub(crate) fn take_up(&self, tally: &mut Tally) {
         if let Some((counts, marks)) = tally.take() {
@@ -60,7 +60,7 @@ impl Counts {
         }
     }
 
-    /// Returns what this adds to a counter of the port. Packets are FPDUs.
+    /// Returns what these sums add to a counter of the port. Packets are FPDUs.
     pub(crate) fn of_port(&self, which: PortCounter) -> Wrapping<u64> {
         use Counter as C;
         let counters: &[C] = match which {
@@ -80,7 +80,7 @@ impl Counts {
 #[pin_data]
 pub(crate) struct CountsOf {
     device: Arc<Counts>,
-    /// The sums of all counters that queue pairs are bound to.
+    /// What all queue pairs count that are bound to a counter, but for rare events. For the port.
     all_bound: Arc<Counts>,
     /// Whether `bound` is set. What is counted during a change may go to the old counter.
     is_bound: AtomicFlag,
@@ -89,7 +89,7 @@ pub(crate) struct CountsOf {
 }
 
 impl CountsOf {
-    /// Makes a place to count in that counts for the device.
+    /// Makes a value that counts for the device.
     pub(crate) fn new(device: Arc<Counts>, all_bound: Arc<Counts>) -> impl PinInit<Self> {
         pin_init!(Self {
             device,
@@ -107,7 +107,7 @@ impl CountsOf {
         drop(old);
     }
 
-    /// Adds `tally` to the counters, and clears it.
+    /// Adds the counts of `tally` to the sums, and clears them.
     #[inline(always)]
     pub(crate) fn count_up(&self, tally: &mut Tally) {
         if self.is_bound.load(Relaxed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Maxima that consumers are told, and counts against them.
+//! Maxima that consumers are told, and counts that are held against them.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ pub(crate) const MAX_QP: u32 = 100 * 1024;
 pub(crate) const MAX_CQ: u32 = 100 * 1024;
 pub(crate) const MAX_SRQ: u32 = 100 * 1024;
 pub(crate) const MAX_PD: u32 = 100 * 1024;
-/// Refused connections that wait for their peer to close. They cost a peer nothing.
+/// Refused connections that wait for their peer to close. It costs a peer nothing to cause them.
 const MAX_REFUSED: u32 = 1024;
 /// Entries of a send or receive queue.
 pub(crate) const MAX_WR: u32 = 32 * 1024;

@@ -2,9 +2,9 @@
 
 //! Notes that are left in any context, for the work item of a queue pair or an endpoint.
 //!
-//! `proto::notes` says which there are, and what is done about them. Nothing is lost if the work is
-//! queued after something was noted: either that run of the work item sees it, or one that had
-//! begun before has.
+//! `proto::notes` says which notes there are, and what is done about them. No note is lost if the
+//! work is queued after it was left: either the run that was queued for it sees the note, or a run
+//! that had begun before has seen it.
 //!
 //! Context: any.
 #![forbid(unsafe_code)]
@@ -39,7 +39,7 @@ impl<N: Note> Noticeboard<N> {
         }
     }
 
-    /// Returns the notes, which may have changed since. No ordering.
+    /// Returns the notes, which others may change meanwhile. No ordering.
     pub(crate) fn peek(&self) -> Notes<N> {
         Notes::from_bits(self.bits.load(Relaxed))
     }
@@ -49,7 +49,7 @@ impl<N: Note> Noticeboard<N> {
         self.change(|notes| notes.with(note));
     }
 
-    /// Takes all but `other` at once.
+    /// Takes all notes but `other` at once.
     pub(crate) fn take_all_but(&self, other: N) -> Notes<N> {
         if self.peek().without(other) == Notes::NONE {
             return Notes::NONE;
@@ -57,7 +57,7 @@ impl<N: Note> Noticeboard<N> {
         self.change(|notes| notes.only(other)).without(other)
     }
 
-    /// Takes all at once.
+    /// Takes all notes at once.
     pub(crate) fn take_all(&self) -> Notes<N> {
         if self.peek() == Notes::NONE {
             return Notes::NONE;
@@ -70,7 +70,7 @@ impl<N: Note> Noticeboard<N> {
         self.peek().contains(note) && self.change(|notes| notes.without(note)).contains(note)
     }
 
-    /// Changes what is there. Returns what it was.
+    /// Changes the notes. Returns the notes from before.
     fn change(&self, change: impl Fn(Notes<N>) -> Notes<N>) -> Notes<N> {
         let mut old = self.bits.load(Relaxed);
         // Bound: this is tried again only if another thread has left or taken a note meanwhile.
@@ -98,7 +98,7 @@ impl<T: Unpin> Slot<T> {
         })
     }
 
-    /// Puts a value there, unless there is one. The note is to be left afterwards.
+    /// Puts a value there, unless there is one. The caller leaves the note afterwards.
     pub(crate) fn put_first(&self, value: T) {
         self.value.lock().get_or_insert(value);
     }

@@ -4,26 +4,28 @@
 //!
 //! | what | type | at the end |
 //! |---|---|---|
-//! | a position: sequence numbers, indexes of rings, counters | `Wrapping`, or a type of its own | it goes on at zero |
-//! | a budget: what may still be done, what there is of something | `Saturating` | it stays there |
-//! | a length or a place: octets and elements, checked where they came in | [`Length`] | [`Broken`] |
+//! | a position: of sequences, rings, counters | `Wrapping`, or its own type | goes on at zero |
+//! | a budget: what may be done, what is left of something | `Saturating` | stays there |
+//! | a length or place: octets, elements; checked where it came in | [`Length`] | [`Broken`] |
 //!
-//! The first two are those of `core::num`. What a peer or a program may have chosen is added with
-//! `checked_add`, and the `None` is answered like any other wrong input. Whether a range lies within
-//! another one is asked by [`Length::end_within`]. `tools/lint/arithmetic.py` holds this.
+//! The first two types are those of `core::num`. What a peer or a program may have chosen is added
+//! with `checked_add`, and the `None` is answered like any other wrong input.
+//! [`Length::end_within`] says whether a range lies within another one. `tools/lint/arithmetic.py`
+//! checks this.
 //!
-//! `Bounded` of the kernel crate, whose numbers have so many bits, is not used. What has bits here,
-//! STags and what UDP carries, belongs to the pure layers, which compile without the kernel crate.
-//! Depths and the numbers of queue pairs have ranges that are no powers of two; and where a process
-//! or a peer names a number, one that is too large is looked up, and not there, like any other.
+//! `Bounded` of the kernel crate, a number with a fixed count of bits, is not used. Such numbers
+//! here are STags and what UDP carries. They belong to the pure layers, which compile without the
+//! kernel crate. Depths and the numbers of queue pairs have ranges that are no powers of two. A
+//! number that a process or a peer names is looked up; if it is too large, nothing is found, as
+//! with any other wrong number.
 //!
 //! Pure; any context.
 #![forbid(unsafe_code)]
 
 use core::num::TryFromIntError;
 
-/// What was checked before does not hold: numbers of the driver's own contradict one another. Only a
-/// defect of this driver can cause that. It ends the stream, with one line in the log.
+/// What was checked before does not hold: numbers of the driver's own contradict one another. Only
+/// a defect of this driver can cause that. It ends the stream, with one line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
@@ -41,13 +43,13 @@ pub(crate) trait Length: Copy + PartialOrd {
 
     fn try_mul(self, n: impl TryInto<Self>) -> Result<Self, Broken>;
 
-    /// Returns where the `n` that begin here end, if that is not behind `limit`.
+    /// Returns the end of the `n` octets or elements that begin here, if it is not behind `limit`.
     fn end_within(self, n: impl TryInto<Self>, limit: Self) -> Option<Self> {
         self.try_add(n).ok().filter(|end| *end <= limit)
     }
 }
 
-/// Makes lengths of the types of numbers.
+/// Implements [`Length`] for types of numbers.
 macro_rules! lengths {
     ($($number:ty),*) => { $(
         impl Length for $number {
