@@ -318,8 +318,8 @@ impl Window {
         Ok(())
     }
 
-    /// Ends the window and its binding, whoever has it. Afterwards no bind succeeds, and no region or
-    /// queue pair counts the window. Sleeps until nobody uses or binds the window any more.
+    /// Ends the window and its binding, whoever has it. Afterwards no bind succeeds, and no region
+    /// or queue pair counts the window. Sleeps until nobody uses or binds the window any more.
     pub(super) fn end(&self) {
         self.gate.close_and_wait();
         let old = self.state.lock().bound.take();

@@ -68,9 +68,9 @@ pub(crate) struct UdPorts {
     open: SpinLock<OpenPorts>,
 }
 
-/// Who needs sockets.
+/// The queue pairs that need sockets.
 struct Users {
-    /// How many queue pairs need them.
+    /// How many they are.
     count: Saturating<usize>,
     /// The device is gone.
     closed: bool,
@@ -148,7 +148,8 @@ impl UdPorts {
         }
     }
 
-    /// Puts a socket, or none, in the place of that of the GID at `index`, which is closed.
+    /// Puts `port`, a socket or none, in the place of the socket of the GID at `index`, and closes
+    /// the old one.
     fn replace(&self, index: usize, port: Option<Arc<UdPort>>) {
         let old = match self.open.lock().ports.get_mut(index) {
             Some(slot) => core::mem::replace(slot, port),
@@ -174,7 +175,7 @@ impl UdPorts {
             if is_open {
                 continue;
             }
-            // Also if there will be no other one.
+            // The old socket is closed even if no other one replaces it.
             self.replace(index, None);
             if gid == NO_GID {
                 continue;
