@@ -305,8 +305,8 @@ impl Inner {
         Some(stop)
     }
 
-    /// Lets requests complete although the peer has not said that it has placed them: it closes,
-    /// and says nothing more. Does so only if TCP has all that was to be sent.
+    /// Lets requests complete although the peer has not said that it has placed them, as the peer
+    /// closes and says nothing more. They complete only if TCP has all that was to be sent.
     fn end_placement(&self, shared: &Shared) {
         if self.has_sent_all() {
             shared.sq.lock().placed_all();

@@ -50,7 +50,7 @@ const AT_A_TIME: u32 = 64;
 
 /// The flags of an entry that has no completion.
 const FREE: u8 = 0;
-/// The flag of an entry that has one.
+/// The flag of an entry that has a completion.
 const VALID: u8 = wqe::VALID as u8; // CAST: 1.
 
 /// The kind of entries in a process's queue.

@@ -304,7 +304,7 @@ impl<P: GatePtr + Deref<Target = Mr>> MrAccess<P> {
                 .and_then(|pd| memory.slices(&self.guard, pd, at, len))
                 .map(Slices::Kernel),
             Kind::Fast(memory) => memory.slices(&self.guard, at, len).map(Slices::Kernel),
-            // An access through a window is one to the window's region, which is no window.
+            // An access through a window goes to its region, which is never a window.
             Kind::Window(_) => None,
         }
         .ok_or(MrError::Bounds)

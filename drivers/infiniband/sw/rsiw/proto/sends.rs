@@ -43,7 +43,7 @@ pub(crate) struct Sends<S, O> {
     order: Order<S>,
     /// Our RDMA Reads and Atomic Operations.
     pub(crate) outbound: OutboundReads<O>,
-    /// ORD: the most of these that may be outstanding.
+    /// ORD: the most Reads that may be outstanding.
     pub(crate) ord: usize,
     /// Transmission waits until fewer requests or Reads are under way.
     stalled: bool,

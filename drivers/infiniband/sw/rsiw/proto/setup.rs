@@ -4,8 +4,8 @@
 //! peer's frame from octets, however the stream is cut.
 //!
 //! Process context or softirq, under the lock of the endpoint. Takes bytes as they come (T-42), but
-//! no octet behind the peer's frame (T-25). `connection` does what goes around it: TCP, time-outs,
-//! the consumer.
+//! no octet behind the peer's frame (T-25). What is around it, which is TCP, time-outs and
+//! the consumer, is in `connection`.
 #![forbid(unsafe_code)]
 
 use super::message::Rtr;

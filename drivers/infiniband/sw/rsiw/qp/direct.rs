@@ -435,7 +435,7 @@ impl LocalPeers {
     }
 }
 
-/// An end that is to be entered.
+/// An end that is to be entered in the table.
 pub(super) struct Prepared {
     entry: KnownEnd,
     node: RBTreeNode<EndKey, Arc<Stream>>,

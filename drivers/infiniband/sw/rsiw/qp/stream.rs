@@ -423,7 +423,7 @@ impl Stream {
         self.starves.load(Relaxed)
     }
 
-    /// Returns whether the timer runs, after which this side looks for what is `lack`ing.
+    /// Returns whether the timer runs. When it has run out, this side looks for what is `lack`ing.
     fn pauses_for(&self, lack: Lack) -> bool {
         matches!(lack, Lack::Receive | Lack::Buffer) && self.pauses.load(Relaxed)
     }
