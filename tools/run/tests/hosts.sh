@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # Several hosts and machines, the networks between them, and devices. Sourced by tools/vm/check-run.
 
+# On host1, 127.0.0.1 is for RDMA as well, by the device that is the first of all.
 hosts()
 {
 	script '
@@ -9,6 +10,10 @@ hosts()
 			until rping -c -a host3 -C 10 -v; do sleep 1; done
 			wait \$!
 			on host2 ping -c 1 -W 5 host3
+			rdma dev | grep \"^0: rsiw1:\"
+			rping -s -a 127.0.0.1 -C 10 &
+			until rping -c -a 127.0.0.1 -C 10; do sleep 1; done
+			wait \$!
 		"
 	'
 }
