@@ -79,21 +79,15 @@ net()
 }
 
 # The standard programs by the name of a host, of which there are two addresses; datagrams by name
-# are refused. check-publish has other forms of rsiw-run do the same. The package brings one program,
-# and no libraries; that of Debian 12 does not take rsiw's devices, see rsiw-observing.rst.
+# are refused. check-publish has other forms of rsiw-run do the same. The exporter's package brings
+# one program, and no libraries.
 jobs()
 {
-	cp "$top/tools/run/tests/jobs" "$root/srv/"
-	exporter=
-	[ "$suite" = bookworm ] || exporter=node_exporter
+	cp "$top/tools/run/tests/jobs" "$top/tools/run/tests/exporter" "$root/srv/"
 	script '
-		# Where Ubuntu has it.
-		sed -i "s/ noble main\$/ noble main universe/" /etc/apt/sources.list
-		apt-get -q update
-		apt-get -q -y -o DPkg::Options::=--force-unsafe-io --no-install-recommends \
-			install prometheus-node-exporter
-		rsiw-run --root --expect-rdma --hosts 2 sh jobs standard $1
-	' sh "$exporter"
+		./exporter
+		rsiw-run --root --expect-rdma --hosts 2 sh jobs standard node_exporter
+	'
 }
 
 # Those for two machines, by the libraries of the root, with rxe beside rsiw.
