@@ -180,7 +180,7 @@ impl Endpoint {
             Some(connection::Qp::Detach(error)) => self.detach(st, error),
             Some(connection::Qp::Abort) => {
                 if let Some(qp) = &st.qp {
-                    qp.abort();
+                    qp.abort(&**self);
                 }
             }
             Some(connection::Qp::Forget) => st.qp = None,

@@ -173,22 +173,27 @@ impl Qp {
         Ok(())
     }
 
-    /// Ends the connection, or its set-up, abruptly. Used by the connection manager.
-    pub(crate) fn abort(self: &Arc<Self>) {
-        self.transition(|_| QpEvent::Modify {
-            to: QpState::Error,
-            idle: false,
-            flushed: false,
+    /// Ends the connection of `manager`, or its set-up, abruptly. Does nothing if the QP is set aside
+    /// for another one by now.
+    pub(crate) fn abort(self: &Arc<Self>, manager: &dyn Manager) {
+        self.transition(|_| {
+            let event = QpEvent::Modify {
+                to: QpState::Error,
+                idle: false,
+                flushed: false,
+            };
+            self.shared.set_aside.is_for(manager).then_some(event)
         });
     }
 
-    /// Applies an event and does what follows from it.
-    fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> QpEvent) {
+    /// Applies an event, if there is one, and does what follows from it.
+    fn transition(self: &Arc<Self>, event: impl FnOnce(&Inner) -> Option<QpEvent>) {
         let mut after = After::default();
         let mut inner = self.inner.lock();
         self.settle_now(&mut inner, &mut after);
-        let event = event(&inner);
-        self.feed(&mut inner, event, &mut after);
+        if let Some(event) = event(&inner) {
+            self.feed(&mut inner, event, &mut after);
+        }
         self.progress(&mut inner, &mut after);
         drop(inner);
         after.run(self);
@@ -279,8 +284,9 @@ impl Qp {
         if self.is_by_number() {
             self.leave();
         }
-        self.transition(|inner| QpEvent::Destroy {
-            idle: inner.complete_before_close(&self.shared) && !Process::current().is_ending(),
+        self.transition(|inner| {
+            let idle = inner.complete_before_close(&self.shared) && !Process::current().is_ending();
+            Some(QpEvent::Destroy { idle })
         });
         self.stop_timers();
         id.send_cq.forget(&id.handle);
