@@ -105,6 +105,10 @@ impl Endpoint {
     /// Feeds the connection, and does what follows. Returns an error if the consumer's call that
     /// `input` stands for fails.
     pub(super) fn try_feed(self: &Arc<Self>, st: &mut EndpointState, input: Input<'_>) -> Result {
+        if !input.makes_frame() {
+            let outputs = self.step(&mut st.connection, input, &mut []);
+            return self.perform(st, outputs, &mut []);
+        }
         let mut frame = [0; mpa::MAX_FRAME];
         let outputs = self.step(&mut st.connection, input, &mut frame);
         self.perform(st, outputs, &mut frame)

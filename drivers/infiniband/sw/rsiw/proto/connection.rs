@@ -286,7 +286,7 @@ where
     }
 
     /// Takes one step. `frame` gets the frame to be sent; it has at least `mpa::MAX_FRAME` octets
-    /// where the input is `Connected`, `Accept`, `Reject` or `Undelivered`.
+    /// where [`Input::makes_frame`] says so.
     pub(crate) fn step(&mut self, input: Input<'_>, frame: &mut [u8]) -> Outputs {
         let mut out = Outputs::default();
         let phase = core::mem::replace(&mut self.phase, Phase::Closed);

@@ -160,8 +160,12 @@ impl Endpoint {
     /// What the input leads to, at once.
     pub(crate) fn feed(&mut self, input: Input<'_>) -> Result<(), Error> {
         let was_closed = self.connection.is_closed();
-        let mut frame = [0; MAX_FRAME];
-        let outputs = self.connection.step(input, &mut frame);
+        let mut room = [0; MAX_FRAME];
+        let frame = match input.makes_frame() {
+            true => &mut room[..],
+            false => &mut [],
+        };
+        let outputs = self.connection.step(input, frame);
         if was_closed {
             let said = Outputs {
                 log: None,
@@ -170,7 +174,7 @@ impl Endpoint {
             };
             assert_eq!(said, Outputs::default(), "{input:?} behind the end");
         }
-        self.act(outputs, &mut frame)
+        self.act(outputs, frame)
     }
 
     fn act(&mut self, mut outputs: Outputs, frame: &mut [u8]) -> Result<(), Error> {

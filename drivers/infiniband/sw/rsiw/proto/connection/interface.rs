@@ -307,6 +307,17 @@ pub(crate) struct Outputs {
 }
 
 impl Input<'_> {
+    /// Returns whether a step with this input may write a frame.
+    pub(crate) const fn makes_frame(&self) -> bool {
+        matches!(
+            self,
+            Self::Connected { .. }
+                | Self::Accept { .. }
+                | Self::Reject { .. }
+                | Self::Undelivered(_)
+        )
+    }
+
     pub(crate) const fn name(&self) -> &'static CStr {
         match self {
             Self::Connected { .. } => c"connected",
