@@ -12,8 +12,8 @@
  * counts, or empty.
  *
  * With `hold` for a number the call is mutex_lock(), lock_sock_nested() or
- * tcp_sendmsg_locked(), in a work item, and waits, `held` being 1, until that becomes 0 or 20 seconds are
- * over. Then it is made.
+ * tcp_sendmsg_locked(), in a work item, or in the task of the name that was written to `task`. It
+ * waits, `held` being 1, until that becomes 0 or 20 seconds are over. Then it is made.
  *
  * What is written to `stop` is the name of a task whose calls do not come back,
  * with locks that they are made under, until an empty name is written; then they
@@ -59,7 +59,7 @@ static atomic_t space = ATOMIC_INIT(0), times = ATOMIC_INIT(0);
 static atomic_t held = ATOMIC_INIT(0), waiting = ATOMIC_INIT(0);
 static struct kprobe *last;
 static struct point *only;
-static char stop[TASK_COMM_LEN];
+static char stop[TASK_COMM_LEN], task[TASK_COMM_LEN];
 static long stop_answer;
 static atomic_t stopped = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(released);
@@ -117,6 +117,15 @@ static noinline long return_later(void)
 	return READ_ONCE(stop_answer);
 }
 
+/* Whether it is the calls of this thread that are held. */
+static bool may_be_held(void)
+{
+	if (READ_ONCE(task[0]))
+		return !strcmp(current->comm, task);
+	return current->flags & PF_WQ_WORKER;
+}
+NOKPROBE_SYMBOL(may_be_held);
+
 /* At the first instruction of a function: where it returns to. */
 static unsigned long caller_of(struct pt_regs *regs)
 {
@@ -145,7 +154,7 @@ static int before_call(struct kprobe *probe, struct pt_regs *regs)
 	}
 	if (!atomic_read(&times) || caller < start || caller >= end)
 		return 0;
-	if (point->hold && !(current->flags & PF_WQ_WORKER))
+	if (point->hold && !may_be_held())
 		return 0;
 	if (atomic_dec_return(&space) >= 0 || !atomic_add_unless(&times, -1, 0))
 		return 0;
@@ -214,8 +223,8 @@ static const struct file_operations only_fops = {
 	.write = only_write,
 };
 
-static ssize_t stop_write(struct file *file, const char __user *from, size_t len,
-			  loff_t *pos)
+/* Takes the name of a task. */
+static ssize_t name_write(char *to, const char __user *from, size_t len)
 {
 	char name[TASK_COMM_LEN] = "";
 
@@ -223,9 +232,28 @@ static ssize_t stop_write(struct file *file, const char __user *from, size_t len
 		return -EINVAL;
 	if (copy_from_user(name, from, len))
 		return -EFAULT;
-	strscpy(stop, strim(name));
-	wake_up_all(&released);
+	strscpy(to, strim(name), TASK_COMM_LEN);
 	return len;
+}
+
+static ssize_t task_write(struct file *file, const char __user *from, size_t len,
+			  loff_t *pos)
+{
+	return name_write(task, from, len);
+}
+
+static const struct file_operations task_fops = {
+	.owner = THIS_MODULE,
+	.write = task_write,
+};
+
+static ssize_t stop_write(struct file *file, const char __user *from, size_t len,
+			  loff_t *pos)
+{
+	ssize_t rv = name_write(stop, from, len);
+
+	wake_up_all(&released);
+	return rv;
 }
 
 static const struct file_operations stop_fops = {
@@ -285,6 +313,7 @@ static int __init fail_init(void)
 	debugfs_create_file("only", 0200, dir, NULL, &only_fops);
 	debugfs_create_file("fired", 0400, dir, NULL, &fired_fops);
 	debugfs_create_file("stop", 0200, dir, NULL, &stop_fops);
+	debugfs_create_file("task", 0200, dir, NULL, &task_fops);
 	debugfs_create_atomic_t("stopped", 0400, dir, &stopped);
 	return 0;
 }

@@ -11,7 +11,7 @@ import os
 import re
 
 from .core import Fail
-from .machine import LOCAL
+from .machine import LOCAL, wait_until
 from .topo import sh
 
 DEBUGFS = "/sys/kernel/debug"
@@ -82,6 +82,23 @@ class Failures:
         return [name for name in answers if fired[name] == "0"]
 
     @contextlib.contextmanager
+    def held(self, call, task):
+        """The task's next such call, which has "hold" for an answer, waits; gives a function
+        that waits until it does. At the end the call is made."""
+        self.set("only", call)
+        self.set("task", task)
+        self.arm(0)
+        held = os.path.join(self.dir, "held")
+        try:
+            yield lambda: wait_until("%s is held in %s" % (task, call), 20,
+                                     lambda: int(LOCAL.read(held)) == 1)
+        finally:
+            self.set("times", 0)
+            self.set("held", 0)
+            self.set("task", "\n")
+            self.set("only", "\n")
+
+    @contextlib.contextmanager
     def stopped(self, call, task):
         """The task's next such call does not come back within."""
         self.set("only", call)
@@ -129,6 +146,12 @@ def text_like(module, pattern):
         raise Fail("no function is %s" % pattern)
     behind = [a for a, _ in mine[found[-1] + 1:] if a > mine[found[-1]][0]]
     return mine[found[0]][0], (behind or [mine[-1][0] | 0xfff])[0]
+
+
+def lock_name():
+    """The function that takes a mutex for the driver."""
+    # With lock debugging mutex_lock is a macro, of which Rust has a function.
+    return "rust_helper_mutex_lock" if has("mutex_lock_nested") else "mutex_lock"
 
 
 def address(module, pattern):

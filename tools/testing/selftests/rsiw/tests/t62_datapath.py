@@ -9,7 +9,7 @@ so all goes through TCP here.
 from rsiwtest import stats
 from rsiwtest.core import ANY_PATH, Fail, test
 from rsiwtest.faults import (CALLS, WATCH, address, failing_calls, function, has,
-                             text_like, text_of, watched)
+                             lock_name, text_like, text_of, watched)
 from rsiwtest.kverbs import complaint, loaded
 from rsiwtest.tools import perftest
 from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, sh
@@ -51,12 +51,6 @@ def page_name():
     """The function that allocates pages for a batch."""
     # Without NUMA alloc_pages is a macro.
     return next(filter(has, ("alloc_pages_noprof", "__alloc_pages_noprof")))
-
-
-def lock_name():
-    """The function that takes a mutex for the driver."""
-    # With lock debugging mutex_lock is a macro, of which Rust has a function.
-    return "rust_helper_mutex_lock" if has("mutex_lock_nested") else "mutex_lock"
 
 
 def count(t, pattern, most, run):
