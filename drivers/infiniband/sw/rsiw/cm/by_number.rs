@@ -8,7 +8,12 @@
 //! connect by number has no open port. A Request that comes before its queue pair is ready is
 //! parked.
 //!
-//! Locks: `MeetingPlace::book` > the QP's mutex.
+//! What all programs share here is under a spin lock, `MeetingPlace::book`, and nobody who has it
+//! waits for a queue pair. So a Request only finds its pairing here, in the work of the listener;
+//! the pairing's own work accepts it.
+//!
+//! Locks: endpoint mutex > `MeetingPlace::book` > what the QP has been told; `listening` >
+//! `Acceptors::shared`.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -21,7 +26,9 @@ use super::acceptor::{
 };
 use super::endpoint::{
     Endpoint,
-    Endpoints, //
+    Endpoints,
+    Matchmaker,
+    Recipient, //
 };
 use super::listener::{
     Addressee,
@@ -35,11 +42,13 @@ use super::pairing::{
     Pairing, //
 };
 use super::registry::{
+    Entry,
     Registry,
     Turns, //
 };
 use super::request;
 use crate::ffi::net::netdev::NetDevice;
+use crate::ffi::net::TcpSocket;
 use crate::ffi::rdma::attr::{
     IbQpState,
     QpModify,
@@ -61,12 +70,14 @@ use crate::proto::by_number::{
     QpEnd,
     Verdict, //
 };
+use crate::proto::connection::Event;
 use crate::proto::counters::Counter;
 use crate::proto::crowd::{
     Crowd,
     Place,
     Source, //
 };
+use crate::proto::setup::Params;
 use crate::qp::{
     Qp,
     QpTable, //
@@ -85,8 +96,10 @@ use kernel::rbtree::{
 };
 use kernel::sync::{
     new_mutex,
+    new_spinlock,
     Arc,
-    Mutex, //
+    Mutex,
+    SpinLock, //
 };
 
 /// How many Requests a device keeps at most for queue pairs that are not ready yet.
@@ -155,11 +168,12 @@ pub(crate) struct MeetingPlace {
     acceptors: Arc<Acceptors>,
     #[pin]
     pairings: Registry<Pairing>,
+    /// A spin lock: all programs share it, and one that is preempted must not hold it.
     #[pin]
-    book: Mutex<Book>,
-    /// The listeners for IPv4 and IPv6.
+    book: SpinLock<Book>,
+    /// The listeners that somebody needs.
     #[pin]
-    listening: Mutex<[OpenListener; 2]>,
+    listening: Mutex<KVec<OpenListener>>,
 }
 
 /// The pairings, and the Requests that wait for one.
@@ -180,17 +194,58 @@ struct Parked {
     hello: Hello,
 }
 
+/// Where a device listens for Requests. The port is the one that was set when the queue pair took
+/// its step: others may have come with another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ListensAt {
+    is_ipv6: bool,
+    port: u16,
+}
+
+impl ListensAt {
+    /// Returns where to listen for the peer of `pair`, if it is the peer who connects.
+    pub(super) fn of(pair: &Pair, port: u16) -> Option<Self> {
+        let is_ipv6 = ip(pair.own.gid()).is_ipv6();
+        pair.listens().then_some(Self { is_ipv6, port })
+    }
+}
+
 /// A listener that exists as long as somebody needs it.
 struct OpenListener {
+    at: ListensAt,
     users: Saturating<usize>,
-    open: Option<(Arc<Listener>, Arc<Acceptor>)>,
+    listener: Arc<Listener>,
+    acceptor: Arc<Acceptor>,
 }
 
 impl OpenListener {
-    const NOBODY: Self = Self {
-        users: Saturating(0),
-        open: None,
-    };
+    fn close(self) {
+        self.listener.close();
+        self.acceptor.leave(&self.listener);
+    }
+}
+
+/// Stands for the consumer of an endpoint whose Request has come, until a pairing does. When the
+/// endpoint ends before, it is not parked any more.
+struct Unanswered {
+    place: Arc<MeetingPlace>,
+    /// Where the Request is parked, if it is.
+    key: (u32, Gid),
+    number: usize,
+}
+
+impl Matchmaker for Unanswered {
+    fn start(&self, _sock: &Arc<TcpSocket>, _params: &Params, _reply: &[u8]) -> Result {
+        Err(ECANCELED)
+    }
+
+    fn told(&self, _event: &Event, _data: &[u8]) {}
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.place.unpark(self.key, self.number);
+    }
 }
 
 /// Why a step is refused: the error number, and the cause in words, which may be empty.
@@ -210,8 +265,12 @@ impl Book {
     }
 
     /// Parks an endpoint. Returns the numbers of the endpoints that have to go for it.
-    fn park(&mut self, key: (u32, Gid), parked: Parked) -> Result<[Option<usize>; 2]> {
-        let node = RBTreeNode::new(key, parked, GFP_KERNEL_ACCOUNT)?;
+    fn park(
+        &mut self,
+        node: RBTreeNode<(u32, Gid), Parked>,
+        key: (u32, Gid),
+        parked: Parked,
+    ) -> [Option<usize>; 2] {
         let replaced = self.take_parked(key).map(|old| old.number);
         let now = time::now_ms();
         let crowded = self
@@ -225,7 +284,7 @@ impl Book {
             }
         }
         self.parked.insert(node);
-        Ok([replaced, crowded])
+        [replaced, crowded]
     }
 }
 
@@ -246,11 +305,8 @@ impl MeetingPlace {
                 qps: qps.clone(),
                 acceptors: acceptors.clone(),
                 pairings <- Registry::new(),
-                book <- new_mutex!(book, "rsiw::cm::MeetingPlace::book"),
-                listening <- new_mutex!(
-                    [OpenListener::NOBODY, OpenListener::NOBODY],
-                    "rsiw::cm::MeetingPlace::listening"
-                ),
+                book <- new_spinlock!(book, "rsiw::cm::MeetingPlace::book"),
+                listening <- new_mutex!(KVec::new(), "rsiw::cm::MeetingPlace::listening"),
             }),
             GFP_KERNEL,
         )
@@ -283,49 +339,44 @@ impl MeetingPlace {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err((EINVAL, "the GIDs are of different address families"));
         }
-        let listens = pair.listens();
-        if listens {
-            self.listen(&netdev, local.is_ipv6(), port)?;
+        let at = ListensAt::of(&pair, port);
+        if let Some(at) = at {
+            self.listen(&netdev, at)?;
         }
-        let begun = self.begin(qp, attr, pair, port);
-        match begun {
-            Ok(pairing) => pairing.queue(),
-            Err(error) => {
-                if listens {
-                    self.stop_listening(local.is_ipv6());
-                }
-                return Err(plain(error));
+        let tos = address.traffic_class;
+        let pairing = self.pairings.add(|number| {
+            Pairing::new(self.clone(), number, qp.clone(), pair, port, tos) //
+        });
+        let pairing = pairing.map_err(|error| {
+            if let Some(at) = at {
+                self.stop_listening(at);
             }
+            plain(error)
+        })?;
+        if let Err(error) = self.begin(qp, attr, &pairing) {
+            self.forget(&pairing);
+            return Err(plain(error));
         }
+        // The first run looks whether the peer's Request was parked meanwhile. It also takes the
+        // pairing out again if it is over by now, as the device goes away.
+        pairing.queue();
         Ok(())
     }
 
-    fn begin(
-        self: &Arc<Self>,
-        qp: &Arc<Qp>,
-        attr: &QpModify,
-        pair: Pair,
-        port: u16,
-    ) -> Result<Arc<Pairing>> {
-        let tos = attr.path.address.map_or(0, |address| address.traffic_class);
-        let pairing = self.pairings.add(|number| {
-            Pairing::new(self.clone(), number, qp.clone(), pair, port, tos) //
-        })?;
-        let node = RBTreeNode::new(pair.own.qpn(), pairing.clone(), GFP_KERNEL_ACCOUNT);
-        let begun = node.and_then(|node| {
-            // One lock for both: `judge` finds the pairing of each queue pair that waits.
-            let mut book = self.book.lock();
-            qp.begin_to_meet(pair, attr, pairing.clone())?;
-            let old = book.pairings.insert(node);
-            drop(book);
-            drop(old);
-            Ok(())
-        });
-        if let Err(error) = begun {
-            self.pairings.remove(&pairing);
-            return Err(error);
-        }
-        Ok(pairing)
+    /// Sets the queue pair aside for the pairing, and enters that into the book.
+    fn begin(&self, qp: &Qp, attr: &QpModify, pairing: &Arc<Pairing>) -> Result {
+        let pair = *pairing.pair();
+        let node = RBTreeNode::new(pair.own.qpn(), pairing.clone(), GFP_KERNEL_ACCOUNT)?;
+        qp.begin_to_meet(pair, attr, pairing.clone())?;
+        let mut book = self.book.lock();
+        // Somebody may have reset the queue pair, and begun anew.
+        let node = match qp.is_for(&**pairing) {
+            true => Ok(book.pairings.insert(node)),
+            false => Err(node),
+        };
+        drop(book);
+        drop(node);
+        Ok(())
     }
 
     /// Takes the step to RTS. The pairing may have waited for it before it dials.
@@ -339,28 +390,26 @@ impl MeetingPlace {
         Ok(())
     }
 
-    /// Makes the device listen in an address family, until [`MeetingPlace::stop_listening`].
-    fn listen(self: &Arc<Self>, netdev: &NetDevice, is_ipv6: bool, port: u16) -> Result<(), Why> {
+    /// Makes the device listen, until [`MeetingPlace::stop_listening`].
+    fn listen(self: &Arc<Self>, netdev: &NetDevice, at: ListensAt) -> Result<(), Why> {
         let mut all = self.listening.lock();
-        let listening = all.get_mut(usize::from(is_ipv6)).ok_or(plain(EINVAL))?;
-        if listening.open.is_none() {
-            let any: IpAddr = match is_ipv6 {
-                true => Ipv6Addr::UNSPECIFIED.into(),
-                false => Ipv4Addr::UNSPECIFIED.into(),
-            };
-            let addr = SocketAddr::from((any, port));
-            let open = self.open(netdev, addr);
-            listening.open = Some(open.map_err(|error| (error, "cannot listen at the port"))?);
+        // Bound: the values that the parameter has had while queue pairs waited.
+        if let Some(open) = all.iter_mut().find(|open| open.at == at) {
+            open.users += 1;
+            return Ok(());
         }
-        listening.users += 1;
-        Ok(())
+        all.reserve(1, GFP_KERNEL).map_err(|_| plain(ENOMEM))?;
+        let open = self.open(netdev, at);
+        let open = open.map_err(|error| (error, "cannot listen at the port"))?;
+        all.push_within_capacity(open).map_err(|_| plain(ENOMEM))
     }
 
-    fn open(
-        self: &Arc<Self>,
-        netdev: &NetDevice,
-        addr: SocketAddr,
-    ) -> Result<(Arc<Listener>, Arc<Acceptor>)> {
+    fn open(self: &Arc<Self>, netdev: &NetDevice, at: ListensAt) -> Result<OpenListener> {
+        let any: IpAddr = match at.is_ipv6 {
+            true => Ipv6Addr::UNSPECIFIED.into(),
+            false => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        let addr = SocketAddr::from((any, at.port));
         let dev = &self.endpoints.dev;
         let turns = Turns::new(dev.queues(), request::read)?;
         let asked = Addressee::Other(self.clone());
@@ -368,15 +417,27 @@ impl MeetingPlace {
         let listener = Listener::new(&self.endpoints, turns, asked, u32::MAX)?;
         let place = ListenAt::for_numbers(&self.acceptors, dev, netdev, addr);
         let acceptor = join(&listener, place)?;
-        Ok((listener, acceptor))
+        Ok(OpenListener {
+            at,
+            users: Saturating(1),
+            listener,
+            acceptor,
+        })
     }
 
-    fn stop_listening(&self, is_ipv6: bool) {
+    fn stop_listening(&self, at: ListensAt) {
         let mut all = self.listening.lock();
-        if let Some(listening) = all.get_mut(usize::from(is_ipv6)) {
-            listening.users -= 1;
-            if listening.users.0 == 0 {
-                close(listening.open.take());
+        // There is none any more if the device goes away.
+        let Some(index) = all.iter().position(|open| open.at == at) else {
+            return;
+        };
+        let is_last = all.get_mut(index).is_some_and(|open| {
+            open.users -= 1;
+            open.users.0 == 0
+        });
+        if is_last {
+            if let Ok(open) = all.remove(index) {
+                open.close();
             }
         }
     }
@@ -390,12 +451,28 @@ impl MeetingPlace {
         Some((endpoint, parked.hello))
     }
 
-    /// Forgets a pairing that is over, unless it is forgotten already.
-    pub(super) fn forget(&self, pairing: &Arc<Pairing>) {
-        if !self.pairings.remove(pairing) {
-            return;
+    /// Forgets what is parked there of endpoint `number`.
+    fn unpark(&self, key: (u32, Gid), number: usize) {
+        let mut book = self.book.lock();
+        let parked = book.parked.get(&key);
+        if parked.is_some_and(|parked| parked.number == number) {
+            let _ = book.take_parked(key);
         }
+    }
+
+    /// Returns whether a pairing is the one of its queue pair.
+    pub(super) fn has(&self, pairing: &Arc<Pairing>) -> bool {
+        let book = self.book.lock();
+        let present = book.pairings.get(&pairing.pair().own.qpn());
+        present.is_some_and(|present| Arc::ptr_eq(present, pairing))
+    }
+
+    /// Forgets a pairing that is over.
+    pub(super) fn forget(&self, pairing: &Arc<Pairing>) {
+        let was_there = self.pairings.remove(pairing);
         let qpn = pairing.pair().own.qpn();
+        // This comes each time: whoever took the step to RTR may have been on its way to the book
+        // when the pairing was forgotten before.
         let mut book = self.book.lock();
         let is_own = |other: &Arc<Pairing>| Arc::ptr_eq(other, pairing);
         let old = match book.pairings.get(&qpn).is_some_and(is_own) {
@@ -404,19 +481,19 @@ impl MeetingPlace {
         };
         drop(book);
         drop(old);
-        if pairing.pair().listens() {
-            let is_ipv6 = ip(pairing.pair().own.gid()).is_ipv6();
-            self.stop_listening(is_ipv6);
+        if let Some(at) = pairing.listens_at().filter(|_| was_there) {
+            self.stop_listening(at);
         }
     }
 
     /// Lets no more queue pairs meet, as the device goes away.
     pub(super) fn close(&self) {
         self.pairings.close();
-        // Bound: two.
-        for listening in self.listening.lock().iter_mut() {
-            close(listening.open.take());
+        let mut listening = self.listening.lock();
+        for open in core::mem::take(&mut *listening) {
+            open.close();
         }
+        drop(listening);
         self.pairings.for_each(Pairing::finish);
     }
 
@@ -425,63 +502,67 @@ impl MeetingPlace {
         self.pairings.wait_empty();
     }
 
-    /// Returns the pairing that a Request is for, or `None` if the Request was parked.
-    fn judge(
-        &self,
-        number: usize,
+    /// Leaves a Request to the pairing that it is for, or parks it.
+    fn consider(
+        self: &Arc<Self>,
+        endpoint: &Arc<Endpoint>,
         addresses: &Addresses,
         data: &[u8],
-    ) -> Result<Option<(Arc<Pairing>, Hello)>, Objection> {
+    ) -> Result<(), Objection> {
         let hello = Hello::parse(data)?;
         let from = addresses.remote.ip();
         let (peer, own) = (gid(from), gid(addresses.local.ip()));
-        let mut book = self.book.lock();
-        let qp = self.qps.lookup(Qpn(hello.to));
-        let seen = qp.map_or(Callee::Nobody, |qp| qp.as_callee());
-        match judge(&hello, peer, own, seen) {
-            Verdict::Accept => match book.pairings.get(&hello.to) {
-                Some(pairing) => Ok(Some((pairing.clone(), hello))),
-                None => Err(Objection::Taken),
-            },
-            Verdict::Park => {
-                let source = Source::of(from);
-                let parked = Parked {
-                    number,
-                    source,
-                    hello,
-                };
-                let gone = book.park((hello.to, peer), parked);
-                drop(book);
-                // Bound: two.
-                for number in gone.map_err(|_| Objection::Crowded)?.into_iter().flatten() {
-                    if let Some(endpoint) = self.endpoints.all.get(number) {
-                        endpoint.shut();
-                    }
-                }
-                Ok(None)
-            }
-            Verdict::Refuse(objection) => Err(objection),
+        let (key, number) = ((hello.to, peer), endpoint.number());
+        let parked = Parked {
+            number,
+            source: Source::of(from),
+            hello,
+        };
+        let node = RBTreeNode::new(key, parked, GFP_KERNEL).map_err(|_| Objection::Crowded)?;
+        let place = self.clone();
+        let unanswered = Arc::new(Unanswered { place, key, number }, GFP_KERNEL);
+        let unanswered = unanswered.map_err(|_| Objection::Crowded)?;
+        {
+            // Nobody else knows the endpoint yet, so no process keeps this waiting.
+            let _st = endpoint.state.lock();
+            endpoint.set_recipient(Recipient::Matchmaker(unanswered));
         }
-    }
-}
-
-/// Ends listening, if there is a listener.
-fn close(open: Option<(Arc<Listener>, Arc<Acceptor>)>) {
-    if let Some((listener, acceptor)) = open {
-        listener.close();
-        acceptor.leave(&listener);
+        let qp = self.qps.lookup(Qpn(hello.to));
+        let mut book = self.book.lock();
+        let seen = qp.as_ref().map_or(Callee::Nobody, |qp| qp.as_callee());
+        let pairing = match judge(&hello, peer, own, seen) {
+            Verdict::Accept => book.pairings.get(&hello.to),
+            Verdict::Park => None,
+            Verdict::Refuse(objection) => return Err(objection),
+        };
+        // A queue pair may be ready before its pairing is in the book. Whoever enters it there has
+        // the pairing look for what is parked next.
+        let is_present =
+            |pairing: &&Arc<Pairing>| qp.as_ref().is_some_and(|qp| qp.is_for(&***pairing));
+        if let Some(pairing) = pairing.filter(is_present).cloned() {
+            drop(book);
+            return pairing.ask(endpoint, hello);
+        }
+        let gone = book.park(node, key, parked);
+        drop(book);
+        self.endpoints.dev.count(Some(Counter::QpParked));
+        // Bound: two.
+        for number in gone.into_iter().flatten() {
+            if let Some(endpoint) = self.endpoints.all.get(number) {
+                endpoint.shut();
+            }
+        }
+        Ok(())
     }
 }
 
 impl TakesRequests for MeetingPlace {
-    fn asked(&self, number: usize, addresses: &Addresses, data: &[u8]) {
+    fn asked(self: Arc<Self>, number: usize, addresses: &Addresses, data: &[u8]) {
         let Some(endpoint) = self.endpoints.all.get(number) else {
             return;
         };
-        match self.judge(number, addresses, data) {
-            Ok(Some((pairing, hello))) => pairing.accept(&endpoint, hello),
-            Ok(None) => self.endpoints.dev.count(Some(Counter::QpParked)),
-            Err(objection) => refuse(&endpoint, objection),
+        if let Err(objection) = self.consider(&endpoint, addresses, data) {
+            refuse(&endpoint, objection);
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) enum Addressee {
 /// Takes Requests where there is no consumer.
 pub(super) trait TakesRequests: Send + Sync {
     /// Acts upon the Request of endpoint `number`. No lock is held.
-    fn asked(&self, number: usize, addresses: &Addresses, private_data: &[u8]);
+    fn asked(self: Arc<Self>, number: usize, addresses: &Addresses, private_data: &[u8]);
 }
 
 #[pin_data]
@@ -178,7 +178,7 @@ impl Listener {
                 private_data,
             }),
             Addressee::Other(other) => {
-                other.asked(number, &addresses, private_data);
+                other.clone().asked(number, &addresses, private_data);
                 Ok(())
             }
         }

@@ -13,7 +13,10 @@
 //! Context: process, unless a method says otherwise.
 #![forbid(unsafe_code)]
 
-use super::by_number::MeetingPlace;
+use super::by_number::{
+    ListensAt,
+    MeetingPlace, //
+};
 use super::calls;
 use super::endpoint::{
     Endpoint,
@@ -131,6 +134,8 @@ pub(super) struct Pairing {
 struct Progress {
     /// The connection of the two queue pairs, or the present try to make one.
     endpoint: Option<Arc<Endpoint>>,
+    /// A Request of the peer that is to be accepted.
+    asked: Option<(Arc<Endpoint>, Hello)>,
     /// The socket of a queue pair that is connected to itself.
     own: Option<Arc<TcpSocket>>,
     trying: Trying,
@@ -158,6 +163,7 @@ impl Pairing {
     ) -> Result<Arc<Self>> {
         let progress = Progress {
             endpoint: None,
+            asked: None,
             own: None,
             trying: Trying::NOT_YET,
             silence: Silence::NONE,
@@ -185,6 +191,11 @@ impl Pairing {
         &self.pair
     }
 
+    /// Returns where the device listens for this pairing, if it is the peer who connects.
+    pub(super) fn listens_at(&self) -> Option<ListensAt> {
+        ListensAt::of(&self.pair, self.port)
+    }
+
     /// Queues the work. Any context.
     pub(super) fn queue(self: &Arc<Self>) {
         let _ = self.place.endpoints.dev.cm_queue().enqueue(self.clone());
@@ -202,7 +213,7 @@ impl Pairing {
 
     /// Ends the pairing if the two have not met, as the device goes away.
     pub(super) fn finish(self: &Arc<Self>) {
-        if self.qp.waits_for_peer().is_some() {
+        if !self.qp.has_stream() {
             if let Some(endpoint) = self.end() {
                 endpoint.shut();
             }
@@ -222,7 +233,7 @@ impl Pairing {
     fn let_go(&self) {
         let endpoint = self.progress.lock().endpoint.take();
         drop(endpoint);
-        self.qp.part();
+        self.qp.part(self);
     }
 
     fn endpoint(&self) -> Option<Arc<Endpoint>> {
@@ -238,8 +249,12 @@ impl Pairing {
             (has_ended, is_over, own)
         };
         drop(own);
-        if is_over || (has_ended && !self.qp.meets_again(self.clone())) {
+        if is_over || (has_ended && !self.meets_again()) {
             return self.clean_up();
+        }
+        let asked = self.progress.lock().asked.take();
+        if let Some((endpoint, hello)) = asked {
+            self.accept(&endpoint, hello);
         }
         if self.pair.dials() {
             let sends = self.qp.may_send_by_now();
@@ -259,7 +274,7 @@ impl Pairing {
                 }
             };
             // If the queue pair has gone away meanwhile, this is no error.
-            let still_waits = || self.qp.hello().is_some() && self.qp.waits_for_peer().is_some();
+            let still_waits = || self.qp.waits_for_peer(&**self).is_some();
             if let Some(error) = tried.err().filter(|_| is_first && still_waits()) {
                 self.place.endpoints.dev.log(
                     Author::Process,
@@ -267,7 +282,7 @@ impl Pairing {
                 );
             }
         }
-        let Some((posted, most_ms)) = self.qp.waits_for_peer() else {
+        let Some((posted, most_ms)) = self.qp.waits_for_peer(&**self) else {
             return self.watch();
         };
         // More time for a handshake of TLS, which takes a process on either host.
@@ -279,14 +294,20 @@ impl Pairing {
         };
         match pause {
             Some(ms) => Timer::start(self, ms),
-            None => self.qp.unreachable(objection),
+            None => self.qp.unreachable(objection, &**self),
         }
+    }
+
+    /// Waits for the peer once more, if nothing has come of the stream that has ended, and nobody
+    /// has begun to connect the queue pair anew.
+    fn meets_again(self: &Arc<Self>) -> bool {
+        self.place.has(self) && self.qp.meets_again(self.clone())
     }
 
     /// Looks whether the peer answers, now and then while there is a stream. TCP would try for much
     /// longer than the consumer has set.
     fn watch(self: &Arc<Self>) {
-        let Some((most_ms, unanswered_ms)) = self.qp.peer_answers() else {
+        let Some((most_ms, unanswered_ms)) = self.qp.peer_answers(&**self) else {
             return;
         };
         let pause = Silence::pause(most_ms);
@@ -295,7 +316,7 @@ impl Pairing {
             silence.look(unanswered_ms, pause, most_ms)
         };
         match is_silent {
-            true => self.qp.lost(),
+            true => self.qp.peer_is_lost(&**self),
             false => Timer::start(self, pause),
         }
     }
@@ -310,14 +331,21 @@ impl Pairing {
     /// Drops what is left of a pairing that is over. It stays over, also if the timer has just run
     /// out: its queue pair may be connected anew by now, by another pairing.
     fn clean_up(self: &Arc<Self>) {
-        self.progress.lock().is_over = true;
+        let asked = {
+            let mut progress = self.progress.lock();
+            progress.is_over = true;
+            progress.asked.take()
+        };
+        if let Some((endpoint, _)) = asked {
+            refuse(&endpoint, Objection::Taken);
+        }
         Timer::stop(self);
         self.place.forget(self);
     }
 
     /// Connects the queue pair to itself, step by step: it gets its stream once TCP is connected.
     fn join(self: &Arc<Self>) -> Result {
-        if self.qp.waits_for_peer().is_none() {
+        if self.qp.waits_for_peer(&**self).is_none() {
             return Ok(());
         }
         let own = self.progress.lock().own.clone();
@@ -333,15 +361,15 @@ impl Pairing {
                 return Err(sock.error().unwrap_or(ECONNRESET));
             }
         }
-        let hello = self.qp.hello().ok_or(ECANCELED)?;
-        if let Err(objection) = self.qp.meet(hello) {
+        let hello = self.qp.hello(&**self).ok_or(ECANCELED)?;
+        if let Err(objection) = self.qp.meet(hello, &**self) {
             self.progress.lock().objection = Some(objection);
             return Err(EPROTO);
         }
         let params = Params::with_itself(&calls::config(&self.place.endpoints.dev));
         let started = self.qp.start(&sock, &params, &**self);
         if started.is_err() {
-            self.qp.part();
+            self.qp.part(&**self);
         }
         started
     }
@@ -362,7 +390,7 @@ impl Pairing {
         let endpoints = &self.place.endpoints;
         let dev = &endpoints.dev;
         let netdev = dev.netdev().ok_or(ENODEV)?;
-        let hello = self.qp.hello().ok_or(ECANCELED)?.to_wire();
+        let hello = self.qp.hello(&**self).ok_or(ECANCELED)?.to_wire();
         let initiator = Initiator::only_enhanced(calls::config(dev), DEPTHS);
         let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
         let local = netdev.address(self.pair.own.gid(), 0);
@@ -399,14 +427,34 @@ impl Pairing {
         }
     }
 
+    /// Leaves the peer's Request to the work, which accepts it. Waits for nobody.
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        endpoint: &Arc<Endpoint>,
+        hello: Hello,
+    ) -> Result<(), Objection> {
+        let earlier = {
+            let mut progress = self.progress.lock();
+            if progress.is_over {
+                return Err(Objection::Taken);
+            }
+            progress.asked.replace((endpoint.clone(), hello))
+        };
+        if let Some((earlier, _)) = earlier {
+            earlier.shut();
+        }
+        self.queue();
+        Ok(())
+    }
+
     /// Accepts the peer's Request.
-    pub(super) fn accept(self: &Arc<Self>, endpoint: &Arc<Endpoint>, hello: Hello) {
+    fn accept(self: &Arc<Self>, endpoint: &Arc<Endpoint>, hello: Hello) {
         let mut st = endpoint.state.lock();
         // The peer may have given up, or the Request may have waited for too long.
         if !st.connection.is_requested() {
             return;
         }
-        let objection = match self.qp.meet(hello) {
+        let objection = match self.qp.meet(hello, &**self) {
             Ok(own) => self.try_accept(endpoint, &mut st, own).err(),
             Err(objection) => Some(objection),
         };
@@ -424,7 +472,7 @@ impl Pairing {
         own: Hello,
     ) -> Result<(), Objection> {
         if self.take_on(endpoint).is_err() {
-            self.qp.part();
+            self.qp.part(&**self);
             return Err(Objection::Taken);
         }
         st.qp = Some(self.qp.clone());
@@ -446,7 +494,7 @@ impl Matchmaker for Pairing {
     /// Request.
     fn start(&self, sock: &Arc<TcpSocket>, params: &Params, reply: &[u8]) -> Result {
         if self.pair.dials() {
-            let met = Hello::parse(reply).and_then(|hello| self.qp.meet(hello));
+            let met = Hello::parse(reply).and_then(|hello| self.qp.meet(hello, self));
             if let Err(objection) = met {
                 self.progress.lock().objection = Some(objection);
                 return Err(EPROTO);

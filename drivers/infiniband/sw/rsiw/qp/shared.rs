@@ -570,6 +570,11 @@ impl SetAside {
             .is_some_and(|attached| is_same(attached, manager))
     }
 
+    /// Returns whether the QP is set aside for anybody.
+    pub(super) fn is_set(&self) -> bool {
+        self.manager.lock().is_some()
+    }
+
     /// Returns the manager, if there is one.
     pub(super) fn manager(&self) -> Option<Arc<dyn Manager>> {
         self.manager.lock().clone()

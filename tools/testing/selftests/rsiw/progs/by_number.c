@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "numbers.h"
@@ -16,6 +17,7 @@
 #define A_WHILE_MS 300
 
 static unsigned int rounds = 20, stock, hold_ms;
+static const char *step_as;
 static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
 static struct both b;
 static struct number a, p;
@@ -29,6 +31,8 @@ static const struct opt options[] = {
 	  .num = &stock, .max = 1 },
 	{ "hold-ms", "N", "only wait so long in RTR, for a peer that does not exist (0)",
 	  .num = &hold_ms, .max = 600000 },
+	{ "step-as", "NAME", "only take the step to RTR, with this name of the thread",
+	  .str = &step_as },
 	{ }
 };
 
@@ -340,20 +344,28 @@ static void resets(void)
 	unmake();
 }
 
-/* Who dials gives up while its Request waits for the other end, and dials again. */
-static void called_off(void)
+static bool dials(const struct number *own, const struct number *other)
+{
+	return own->qpn > other->qpn || (own->qpn == other->qpn &&
+					 memcmp(&own->gid, &other->gid, sizeof(own->gid)) > 0);
+}
+
+/*
+ * Who dials gives up while its Request waits for the other end, and dials again. What is said of the
+ * first call later is of no account.
+ */
+static void called_off(unsigned int pause_us)
 {
 	bool a_dials;
 
 	make();
-	a_dials = a.qpn > p.qpn ||
-		  (a.qpn == p.qpn && memcmp(&a.gid, &p.gid, sizeof(a.gid)) > 0);
+	a_dials = dials(&a, &p);
 	step(a_dials ? 0 : 2);
-	usleep(A_WHILE_MS * 1000);
+	usleep(pause_us);
 	reset(a_dials ? &b.a : &b.p);
 	step(a_dials ? 2 : 0);
 	step(a_dials ? 3 : 1);
-	usleep(A_WHILE_MS * 1000);
+	usleep(pause_us);
 	step(a_dials ? 0 : 2);
 	step(a_dials ? 1 : 3);
 	talk();
@@ -594,17 +606,36 @@ static void hold(void)
 	unmake();
 }
 
+/* The device may be gone when the step is done, or before. */
+static void only_step(void)
+{
+	struct number nobody;
+	int err;
+
+	make();
+	nobody = a;
+	nobody.qpn = 1;
+	CHECK_SYS(prctl(PR_SET_NAME, step_as));
+	err = number_rtr(b.a.id->qp, &a, &nobody, &number_defaults);
+	printf("# stepped: %d\n", err);
+	fflush(stdout);
+}
+
 static void run(void)
 {
+	unsigned int i;
+
+	abuf = ep_pages(LEN);
+	pbuf = ep_pages(LEN);
+	if (step_as) {
+		only_step();
+		return;
+	}
 	if (hold_ms) {
-		abuf = ep_pages(LEN);
-		pbuf = ep_pages(LEN);
 		part("nobody gets through");
 		hold();
 		return;
 	}
-	abuf = ep_pages(LEN);
-	pbuf = ep_pages(LEN);
 	part("what was set is shown");
 	shown();
 	part("steps in all orders");
@@ -612,7 +643,10 @@ static void run(void)
 	part("steps in all orders, with pauses");
 	orders(120);
 	part("a call that is called off");
-	called_off();
+	called_off(A_WHILE_MS * 1000);
+	/* Before the Request is sent, and up to when it has been parked. */
+	for (i = 0; i < rounds; i++)
+		called_off(i * 200 % 4000);
 	part("what cannot be is refused");
 	refused();
 	part("the peer is gone");

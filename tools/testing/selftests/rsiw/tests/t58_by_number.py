@@ -7,8 +7,10 @@ import struct
 
 from rsiwtest import mpa, stats
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import wait_until
+from rsiwtest.faults import CALLS, failing_calls, lock_name, text_of
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.pingpong import Pingpong, pingpongs, wait_link_local
+from rsiwtest.tls import settings
 from rsiwtest.tools import Perftest, perftest
 from rsiwtest.topo import B6, IF_A, IF_B, NS_A, NS_B, Path, long_way, sh
 
@@ -198,6 +200,16 @@ def asks(addr, data, source=""):
     return conn
 
 
+def waits(t, path, seconds):
+    """A program with a queue pair that waits for so long for a peer that does not exist, and listens
+    for it. Also its number, its PSN, the peer's number, and that of one that is not ready."""
+    argv = [t.bin("by_number"), *path.args(), "--hold-ms", seconds * 1000, "--limit", seconds + 100]
+    proc = t.start(*argv)
+    proc.wait_output("# waits:", t.left(20))
+    line = next(line for line in proc.output().splitlines() if "# waits:" in line)
+    return proc, tuple(map(int, line.split()[2:]))
+
+
 @test("numbers-stripes", cost=20, only_type="rsiw")
 def stripes(t):
     """What libraries for collective operations do: many queue pairs, immediate data."""
@@ -210,10 +222,7 @@ def stripes(t):
 def strangers(t):
     """Requests that a queue pair does not wait for are refused, and bounded in number."""
     path = t.topo.loopback
-    proc = t.start(t.bin("by_number"), *path.args(), "--hold-ms", 15000, "--limit", 60)
-    proc.wait_output("# waits:", t.left(20))
-    waits = next(line for line in proc.output().splitlines() if "# waits:" in line)
-    qpn, psn, peer, unready = map(int, waits.split()[2:])
+    proc, (qpn, psn, peer, unready) = waits(t, path, 15)
     since = stats.Since(path.server_dev)
     right = hello(peer, qpn, psn)
     wrong = (
@@ -247,10 +256,7 @@ def strangers(t):
 def flood(t):
     """Ten thousand Requests for a queue pair that does not get ready keep nobody out."""
     path = t.topo.loopback
-    proc = t.start(t.bin("by_number"), *path.args(), "--hold-ms", 300000, "--limit", 400)
-    proc.wait_output("# waits:", t.left(20))
-    waits = next(line for line in proc.output().splitlines() if "# waits:" in line)
-    _, psn, _, unready = map(int, waits.split()[2:])
+    _, (_, psn, _, unready) = waits(t, path, 300)
     conns = []
     for n in range(10000):
         # From different addresses, so that they do not replace each other.
@@ -311,8 +317,7 @@ def unplug(t):
             sh("rdma", "link", "del", t.topo.dev_b)
         t.reap()
     with t.sub("while one waits"):
-        proc = t.start(t.bin("by_number"), *loopback.args(), "--hold-ms", 60000)
-        proc.wait_output("# waits:", t.left(20))
+        waits(t, loopback, 60)
         with t.within(20, "the removal"):
             sh("rdma", "link", "del", t.topo.dev_lo)
         t.reap()
@@ -320,3 +325,72 @@ def unplug(t):
     left = [dev for dev in (t.topo.dev_a, t.topo.dev_b, t.topo.dev_lo) if dev in t.topo.links()]
     if left:
         raise Fail("still there: %s" % ", ".join(left))
+
+
+STEP = "rsiw-step"
+
+
+@test("numbers-unplug-step", cost=15, only_type="rsiw")
+def unplug_step(t):
+    """A device goes while a program takes the step to RTR: nothing of either is left."""
+    t.need_module(CALLS)
+    t.topo.changed = True
+    lock = lock_name()
+    with failing_calls(text_of(t.env.module), {lock: "hold"}) as calls:
+        # The device knows of the pairing already, and the queue pair does not.
+        with calls.held(lock, STEP) as wait_held:
+            prog = t.start(t.bin("by_number"), *t.topo.loopback.args(), "--step-as", STEP)
+            wait_held()
+            gone = t.start("rdma", "link", "del", t.topo.dev_lo)
+            stack = "/proc/%d/stack" % gone.pid
+            wait_until(lambda: "the driver has let go:\n%s" % LOCAL.read(stack), 15,
+                       lambda: "uverbs" in LOCAL.read(stack))
+        prog.wait_output("# stepped:", t.left(20))
+        gone.expect(t.left(30))
+        t.reap()
+    with t.sub("the module goes, and comes again"):
+        t.unload()
+        t.load()
+
+
+@test("numbers-port", cost=15, only_type="rsiw")
+def port(t):
+    """A new qp_port is that of queue pairs from then on; others wait at the old one."""
+    path = t.topo.loopback
+    _, (qpn, psn, peer, _) = waits(t, path, 60)
+    with settings({"qp_port": 5000}):
+        Pingpong(t, path, "ibv_rc_pingpong", 1, "-n", 100, "-c").finish()
+    with t.sub("the first one can still be asked"), contextlib.closing(
+            asks(path.addr4, hello(peer - 1, qpn, psn))) as conn:
+        if refusal(conn) != NOT_EXPECTED:
+            raise Fail("refused for another reason")
+    t.reap()
+
+
+# Seconds after which a Request that nobody has answered is forgotten (ANSWER_MS), and more.
+FORGOTTEN = 62
+# How many early Requests a device keeps (PARKED).
+PARKED = 256
+
+
+@test("numbers-parked", limit=400, cost=90, only_type="rsiw", long=True)
+def parked(t):
+    """Early Requests that are over do not keep others out."""
+    path = t.topo.loopback
+    _, (_, psn, _, first) = waits(t, path, 200)
+    _, (_, _, _, second) = waits(t, path, 200)
+    old = [asks(path.addr4, hello(2, first, psn), "127.0.%d.%d" % (4 + n % 2, 1 + n // 2))
+           for n in range(PARKED - 2)]
+    wait_until("the early Requests to be over", FORGOTTEN + 20,
+               lambda: all(is_reset(conn) for conn in old))
+    # Of two from one address the older one would have to go for a third from another.
+    new = [asks(path.addr4, hello(2, to, psn), source) for to, source in (
+        (first, "127.0.6.1"), (second, "127.0.6.1"), (first, "127.0.6.2"))]
+    counted = stats.Since(path.server_dev)
+    conn = asks(path.addr4, hello(2, second, psn), "127.0.6.3")
+    wait_until("it is parked", 10, lambda: counted.of(path.server_dev).get("qp_parked"))
+    if any(is_reset(conn) for conn in new):
+        raise Fail("one that is not over had to go")
+    for conn in (*old, *new, conn):
+        conn.close()
+    t.reap()

@@ -12,12 +12,15 @@ import ctypes
 import os
 import signal
 
-from rsiwtest.core import WIRE, Fail, test
+from rsiwtest.core import ANY_PATH, WIRE, Fail, test
 from rsiwtest.faults import CALLS, failing_calls, text_of
 from rsiwtest.groups import Group
 from rsiwtest.machine import LOCAL, wait_until
+from rsiwtest.pingpong import Pingpong
 from rsiwtest.tools import rping
 from rsiwtest.topo import IF_B, NS_A, NS_B, objects, sh, status
+
+from .t58_by_number import asks, hello, waits
 
 
 @contextlib.contextmanager
@@ -74,6 +77,21 @@ def stuck_seen(t):
             if not any(o.get("pid") == prog.pid for o in shown):
                 raise Fail("not the program's %s: %s" % (kind, shown))
             still(prog)
+
+
+@test("stuck-numbers", cost=15, only_type="rsiw", tcp=ANY_PATH)
+def stuck_numbers(t):
+    """Queue pairs meet by number while a Request names one whose process has its lock."""
+    path = t.topo.loopback
+    # Somebody listens for Requests.
+    waits(t, path, 100)
+    with stuck(t, path, "send", "tcp_sendmsg_locked") as prog:
+        numbers = [o["lqpn"] for o in objects("qp") if o.get("pid") == prog.pid]
+        for number in numbers:
+            asks(path.addr4, hello(1, number, 0)).close()
+        Pingpong(t, path, "ibv_rc_pingpong", 1, "-n", 10, "-c").finish()
+        still(prog)
+    t.reap()
 
 
 POLLER = "rsiw-poll"

@@ -6,7 +6,11 @@
 //! For the rest of the driver such a queue pair is in Idle, in which posts wait, until it has a
 //! stream, and in RTS while it has one.
 //!
-//! Locks: the QP's mutex > `told`.
+//! A pairing that is over may still have something to say: its queue pair may be reset and connected
+//! anew by then, by another pairing. So all that a pairing says or asks counts only as long as the
+//! queue pair is set aside for it.
+//!
+//! Locks: the QP's mutex > `told` > that of `SetAside`.
 //!
 //! Context: process.
 #![forbid(unsafe_code)]
@@ -40,17 +44,24 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 impl Qp {
-    /// Returns how the queue pair looks to a Request that names it.
+    /// Returns how the queue pair looks to a Request that names it. Waits for nobody: a process may
+    /// have the mutex, and the Requests of others are behind this one.
     pub(crate) fn as_callee(&self) -> Callee {
-        let inner = self.inner.lock();
-        let told = *self.shared.by_number.told.lock();
+        let told = self.shared.by_number.told.lock();
         match (self.shared.state(), told.pair) {
-            (QpState::Idle, Some(pair)) if told.hello.is_none() && !inner.was_closed => {
+            (QpState::Idle, Some(pair))
+                if told.hello.is_none() && self.shared.set_aside.is_set() =>
+            {
                 Callee::Waits(pair, told.psn())
             }
             (QpState::Idle, None) => Callee::Unready,
             _ => Callee::Taken,
         }
+    }
+
+    /// Returns whether the queue pair waits for the connection of `manager`, or has it.
+    pub(crate) fn is_for(&self, manager: &dyn Manager) -> bool {
+        self.shared.set_aside.is_for(manager)
     }
 
     /// Takes the step to RTR: sets the queue pair aside for `manager`, which makes it meet its
@@ -119,11 +130,11 @@ impl Qp {
 
     /// Takes note that the peer has said `hello`, and returns what to say to it. Fails if that is
     /// not what was expected, or if the two have met already.
-    pub(crate) fn meet(&self, hello: Hello) -> Result<Hello, Objection> {
+    pub(crate) fn meet(&self, hello: Hello, manager: &dyn Manager) -> Result<Hello, Objection> {
         let mut told = self.shared.by_number.told.lock();
         let pair = told.pair.ok_or(Objection::NotExpected)?;
         pair.check(&hello, told.psn())?;
-        if told.hello.is_some() {
+        if told.hello.is_some() || !self.is_for(manager) {
             return Err(Objection::Taken);
         }
         told.hello = Some(hello);
@@ -132,8 +143,12 @@ impl Qp {
     }
 
     /// Takes back [`Qp::meet`], as there is no stream after all.
-    pub(crate) fn part(&self) {
-        self.shared.by_number.told.lock().hello = None;
+    pub(crate) fn part(&self, manager: &dyn Manager) {
+        // The queue pair is set aside for another pairing under this lock.
+        let mut told = self.shared.by_number.told.lock();
+        if self.is_for(manager) {
+            told.hello = None;
+        }
     }
 
     /// Waits for the peer once more, if nothing has come of the stream that has ended
@@ -141,16 +156,19 @@ impl Qp {
     pub(crate) fn meets_again(&self, manager: Arc<dyn Manager>) -> bool {
         let inner = self.inner.lock();
         let waits = self.shared.state() == QpState::Idle && !inner.was_closed;
-        if !waits || !self.is_by_number() || self.shared.set_aside.set(manager).is_err() {
+        if !waits || !self.is_by_number() || self.shared.set_aside.set(manager.clone()).is_err() {
             return false;
         }
-        self.part();
+        self.part(&*manager);
         true
     }
 
     /// Returns what to say to a peer that this side connects to.
-    pub(crate) fn hello(&self) -> Option<Hello> {
-        let told = *self.shared.by_number.told.lock();
+    pub(crate) fn hello(&self, manager: &dyn Manager) -> Option<Hello> {
+        let told = self.shared.by_number.told.lock();
+        if !self.is_for(manager) {
+            return None;
+        }
         let takes_immediate = self.shared.id.consumer.takes_send_immediate();
         let pair = told.pair?;
         Some(pair.hello(told.path.rnr_retry, takes_immediate))
@@ -158,32 +176,54 @@ impl Qp {
 
     /// Returns whether the queue pair has no stream and waits for one; and if so, whether requests
     /// wait, and for how many milliseconds they may.
-    pub(crate) fn waits_for_peer(&self) -> Option<(bool, u32)> {
+    pub(crate) fn waits_for_peer(&self, manager: &dyn Manager) -> Option<(bool, u32)> {
         let inner = self.inner.lock();
-        if self.shared.state() != QpState::Idle {
+        if self.shared.state() != QpState::Idle || !self.is_for(manager) {
             return None;
         }
         let ms = self.shared.by_number.answer_ms();
         Some((!inner.ring.is_empty(), ms))
     }
 
+    /// Returns whether the queue pair has a stream.
+    pub(crate) fn has_stream(&self) -> bool {
+        self.inner.lock().conn.is_some()
+    }
+
     /// Returns for how many milliseconds the peer of the stream may be silent, and the time since
     /// it last acknowledged something, if it has something to acknowledge; `None` without a stream.
-    pub(crate) fn peer_answers(&self) -> Option<(u32, Option<u32>)> {
+    pub(crate) fn peer_answers(&self, manager: &dyn Manager) -> Option<(u32, Option<u32>)> {
         let sock = {
             let inner = self.inner.lock();
-            inner.conn.as_ref()?.stream.sock.clone()
+            let conn = inner.conn.as_ref().filter(|_| self.is_for(manager))?;
+            conn.stream.sock.clone()
         };
         let ms = self.shared.by_number.answer_ms();
         Some((ms, sock.unanswered_ms()))
     }
 
+    /// Notes that the peer of the stream does not answer any more.
+    pub(crate) fn peer_is_lost(self: &Arc<Self>, manager: &dyn Manager) {
+        // A stream begins under the mutex, and drops the notes of earlier ones.
+        let inner = self.inner.lock();
+        if inner.conn.is_some() && self.is_for(manager) {
+            self.lost();
+        }
+    }
+
     /// Fails the oldest request, as the peer did not answer in time, and flushes what is behind it.
     /// `objection` is the answer that it has given last, if it has given any.
-    pub(crate) fn unreachable(self: &Arc<Self>, objection: Option<Objection>) {
+    pub(crate) fn unreachable(
+        self: &Arc<Self>,
+        objection: Option<Objection>,
+        manager: &dyn Manager,
+    ) {
         let why = objection.map_or("it does not answer", Objection::text);
         let mut after = After::default();
         let mut inner = self.inner.lock();
+        if !self.is_for(manager) {
+            return;
+        }
         self.give_up(&mut inner, why, &mut after);
         drop(inner);
         after.run(self);
