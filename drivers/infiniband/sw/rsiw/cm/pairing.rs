@@ -586,4 +586,10 @@ impl Manager for Pairing {
             endpoint.stream_ended(end);
         }
     }
+
+    fn leaves_to(&self, other: &dyn Manager) -> bool {
+        let progress = self.progress.lock();
+        let endpoint = progress.endpoint.as_ref();
+        endpoint.is_some_and(|endpoint| core::ptr::addr_eq(Arc::as_ptr(endpoint), other))
+    }
 }

@@ -521,6 +521,11 @@ pub(crate) trait Manager: Send + Sync {
     /// Tells that the QP has left the stream for good: it is in its final state and flushed, and
     /// has nothing on the socket any more.
     fn stream_ended(self: Arc<Self>, end: StreamEnd);
+
+    /// Returns whether `other` runs the connection in the place of this manager.
+    fn leaves_to(&self, _other: &dyn Manager) -> bool {
+        false
+    }
 }
 
 fn is_same(one: &Arc<dyn Manager>, other: &dyn Manager) -> bool {
@@ -568,6 +573,13 @@ impl SetAside {
         let slot = self.manager.lock();
         slot.as_ref()
             .is_some_and(|attached| is_same(attached, manager))
+    }
+
+    /// Returns whether it is `manager` who runs the connection that the QP is set aside for.
+    pub(super) fn is_run_by(&self, manager: &dyn Manager) -> bool {
+        self.manager().is_some_and(|present| {
+            is_same(&present, manager) || present.leaves_to(manager) //
+        })
     }
 
     /// Returns whether the QP is set aside for anybody.

@@ -173,8 +173,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Ends the connection of `manager`, or its set-up, abruptly. Does nothing if the QP is set aside
-    /// for another one by now.
+    /// Ends the connection that `manager` runs, or its set-up, abruptly. Does nothing if the QP is set
+    /// aside for another one by now.
     pub(crate) fn abort(self: &Arc<Self>, manager: &dyn Manager) {
         self.transition(|_| {
             let event = QpEvent::Modify {
@@ -182,7 +182,7 @@ impl Qp {
                 idle: false,
                 flushed: false,
             };
-            self.shared.set_aside.is_for(manager).then_some(event)
+            self.shared.set_aside.is_run_by(manager).then_some(event)
         });
     }
 

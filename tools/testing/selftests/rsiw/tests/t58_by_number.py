@@ -252,6 +252,27 @@ def strangers(t):
     proc.expect(t.left())
 
 
+# Seconds that a peer has for its first message (RTR_MS).
+FIRST = 15
+
+
+@test("numbers-silent", cost=25, only_type="rsiw")
+def silent(t):
+    """Who poses as the peer and says nothing more does not keep a queue pair."""
+    path = t.topo.loopback
+    _, (qpn, psn, peer, _) = waits(t, path, 100)
+    with contextlib.closing(asks(path.addr4, hello(peer, qpn, psn), path.addr4)) as conn:
+        reply = conn.recv(600)
+        if not reply.startswith(b"MPA ID Rep Frame") or reply[16] & mpa.REJECTED:
+            raise Fail("%r" % reply)
+        wait_until("it is reset", FIRST + 5, lambda: is_reset(conn))
+    with t.sub("the peer is still waited for"), contextlib.closing(
+            asks(path.addr4, hello(peer, qpn, psn), path.addr4)) as conn:
+        if conn.recv(600)[16] & mpa.REJECTED:
+            raise Fail("refused")
+    t.reap()
+
+
 @test("numbers-flood", limit=900, cost=200, only_type="rsiw", long=True)
 def flood(t):
     """Ten thousand Requests for a queue pair that does not get ready keep nobody out."""
