@@ -239,7 +239,8 @@ enum Role {
 pub(super) struct Acceptor {
     queues: Arc<Queues>,
     role: Role,
-    /// Who pays for connections until they have a QP: the process that listens.
+    /// Who pays for connections until they have a QP: the process that listens, or nobody if that is
+    /// for queue pairs that are connected by number.
     payer: Payer,
     /// Locked by consumers' calls, and by the work that takes connections from TCP.
     #[pin]

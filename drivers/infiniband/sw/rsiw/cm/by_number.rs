@@ -47,6 +47,7 @@ use super::registry::{
     Turns, //
 };
 use super::request;
+use crate::ffi::mm::Payer;
 use crate::ffi::net::netdev::NetDevice;
 use crate::ffi::net::TcpSocket;
 use crate::ffi::rdma::attr::{
@@ -399,7 +400,9 @@ impl MeetingPlace {
             return Ok(());
         }
         all.reserve(1, GFP_KERNEL).map_err(|_| plain(ENOMEM))?;
-        let open = self.open(netdev, at);
+        // All users of the device share the listener, so none of them pays for it, nor for who has
+        // not said yet whom it wants.
+        let open = Payer::nobody().pays(|| self.open(netdev, at));
         let open = open.map_err(|error| (error, "cannot listen at the port"))?;
         all.push_within_capacity(open).map_err(|_| plain(ENOMEM))
     }

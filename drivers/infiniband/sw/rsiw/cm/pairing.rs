@@ -477,6 +477,9 @@ impl Pairing {
         }
         st.qp = Some(self.qp.clone());
         endpoint.set_recipient(Recipient::Matchmaker(self.clone()));
+        if let Some(sock) = &st.sock {
+            sock.charge_to(&self.qp.shared.id.payer);
+        }
         let accept = Input::Accept {
             want: DEPTHS,
             private_data: &own.to_wire(),

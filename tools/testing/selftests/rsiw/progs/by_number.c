@@ -16,7 +16,7 @@
 #define SOME_TIME_MS 1000
 #define A_WHILE_MS 300
 
-static unsigned int rounds = 20, stock, hold_ms;
+static unsigned int rounds = 20, stock, hold_ms, pile_ms;
 static const char *step_as;
 static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
 static struct both b;
@@ -31,6 +31,8 @@ static const struct opt options[] = {
 	  .num = &stock, .max = 1 },
 	{ "hold-ms", "N", "only wait so long in RTR, for a peer that does not exist (0)",
 	  .num = &hold_ms, .max = 600000 },
+	{ "pile-ms", "N", "only leave messages without a receive so long, at the end that listens (0)",
+	  .num = &pile_ms, .max = 600000 },
 	{ "step-as", "NAME", "only take the step to RTR, with this name of the thread",
 	  .str = &step_as },
 	{ }
@@ -606,6 +608,25 @@ static void hold(void)
 	unmake();
 }
 
+/* What has no receive stays with TCP. */
+static void pile(void)
+{
+	struct ep *from;
+	unsigned int i;
+
+	make();
+	meet(&number_defaults);
+	talk();
+	from = dials(&a, &p) ? &b.a : &b.p;
+	for (i = 0; i < attr.send_wr; i++)
+		CHECK_SYS(ep_post_send(from, 7, IBV_WR_SEND, from == &b.a ? abuf : pbuf, LEN,
+				       from == &b.a ? amr->lkey : pmr->lkey, 0, 0));
+	printf("# piled: %u\n", attr.send_wr * LEN);
+	fflush(stdout);
+	nothing(from->scq, pile_ms);
+	unmake();
+}
+
 /* The device may be gone when the step is done, or before. */
 static void only_step(void)
 {
@@ -629,6 +650,11 @@ static void run(void)
 	pbuf = ep_pages(LEN);
 	if (step_as) {
 		only_step();
+		return;
+	}
+	if (pile_ms) {
+		part("messages without a receive");
+		pile();
 		return;
 	}
 	if (hold_ms) {

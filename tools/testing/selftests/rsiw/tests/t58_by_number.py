@@ -6,8 +6,9 @@ import socket
 import struct
 
 from rsiwtest import mpa, stats
-from rsiwtest.core import Fail, test
+from rsiwtest.core import ANY_PATH, Fail, test
 from rsiwtest.faults import CALLS, failing_calls, lock_name, text_of
+from rsiwtest.groups import Group
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.pingpong import Pingpong, pingpongs, wait_link_local
 from rsiwtest.tls import settings
@@ -200,11 +201,11 @@ def asks(addr, data, source=""):
     return conn
 
 
-def waits(t, path, seconds):
+def waits(t, path, seconds, group=None):
     """A program with a queue pair that waits for so long for a peer that does not exist, and listens
     for it. Also its number, its PSN, the peer's number, and that of one that is not ready."""
     argv = [t.bin("by_number"), *path.args(), "--hold-ms", seconds * 1000, "--limit", seconds + 100]
-    proc = t.start(*argv)
+    proc = t.start(*(group.within(argv) if group else argv))
     proc.wait_output("# waits:", t.left(20))
     line = next(line for line in proc.output().splitlines() if "# waits:" in line)
     return proc, tuple(map(int, line.split()[2:]))
@@ -386,6 +387,42 @@ def port(t):
         if refusal(conn) != NOT_EXPECTED:
             raise Fail("refused for another reason")
     t.reap()
+
+
+# Octets that the driver has for a connection without a Request, at the least.
+HALF_OPEN = 1000
+
+
+@test("numbers-charged", cost=15, only_type="rsiw")
+def charged(t):
+    """Connections that have not said whom they want are not charged to who listens first."""
+    path, count = t.topo.loopback, 200
+    with Group("rsiw-account", "memory") as group:
+        waits(t, path, 60, group)
+        before = group.stat("slab")
+        with contextlib.ExitStack() as conns:
+            for n in range(count):
+                conns.enter_context(contextlib.closing(socket.create_connection(
+                    (path.addr4, PORT), timeout=20, source_address=("127.0.3.%d" % n, 0))))
+            more = group.stat("slab") - before
+        t.reap()
+    print("# %d connections: %d octets" % (count, more))
+    if more > count * HALF_OPEN // 2:
+        raise Fail("charged with %d octets" % more)
+
+
+@test("numbers-charged-later", cost=20, only_type="rsiw", tcp=ANY_PATH)
+def charged_later(t):
+    """What TCP has for a queue pair is charged to its process, whoever listened first."""
+    path = t.topo.loopback
+    waits(t, path, 100)
+    with Group("rsiw-account", "memory") as group:
+        proc = t.start(*group.within([t.bin("by_number"), *path.args(), "--pile-ms", 60000]))
+        proc.wait_output("# piled: ", t.left(30))
+        piled = int(proc.output().partition("# piled: ")[2].split()[0])
+        wait_until(lambda: "%d of %d octets" % (group.stat("sock"), piled), 10,
+                   lambda: group.stat("sock") >= piled)
+        t.reap()
 
 
 # Seconds after which a Request that nobody has answered is forgotten (ANSWER_MS), and more.

@@ -80,6 +80,20 @@ static void sock_charge_to(struct sock *sk, struct mem_cgroup *memcg)
 }
 
 /*
+ * As sock_charge_to(), for a socket that was accepted when it was not known for whom. What is in use
+ * was charged to nobody, and will be given back to nobody: it cannot be charged to @memcg here. So
+ * nobody is charged if there is anything.
+ */
+void rsiw_helper_sock_charge_later(struct sock *sk, struct mem_cgroup *memcg)
+{
+	lock_sock(sk);
+	sk_mem_reclaim(sk);
+	if (!sk->sk_forward_alloc && !sk_rmem_alloc_get(sk) && !READ_ONCE(sk->sk_wmem_queued))
+		sock_charge_to(sk, memcg);
+	release_sock(sk);
+}
+
+/*
  * As kernel_accept() without waiting, but @memcg is charged for the socket's buffers, also for what
  * has arrived already. TCP would charge the group of the thread that accepts, and a work item has
  * none.

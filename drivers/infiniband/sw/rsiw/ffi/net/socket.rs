@@ -15,6 +15,7 @@ use super::netdev::{
     NetDevice,
     Storage, //
 };
+use crate::ffi::mm::Payer;
 use crate::ffi::raw::{
     b,
     h, //
@@ -298,6 +299,13 @@ impl TcpSocket {
     pub(crate) fn set_tos(&self, tos: u8) {
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_set_tos(self.sk.as_ptr(), c_int::from(tos)) };
+    }
+
+    /// Has `payer` pay for the buffers of a socket that was accepted for nobody, from now on. If
+    /// something is in them already, nobody goes on to pay. Process context.
+    pub(crate) fn charge_to(&self, payer: &Payer) {
+        // SAFETY: the socket is live and unlocked, and the group is live as long as the payer.
+        unsafe { h::sock_charge_later(self.sk.as_ptr(), payer.as_ptr()) };
     }
 
     /// Starts to connect; the socket's callbacks tell how it ends.
