@@ -4,6 +4,7 @@
  * where the kernel says that it flushes them.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -264,6 +265,19 @@ static bool can_create(const struct rsiw_context *ctx, const struct ibv_qp_init_
 	       (attr->qp_type == IBV_QPT_UD && ctx->features & RSIW_FEATURE_UD);
 }
 
+/*
+ * Has ibv_qp_to_qp_ex() return the queue pair. That looks at the mask behind struct ibv_qp_ex, which
+ * has no wr_flush in rdma-core 44. So the libibverbs of that version looks where this pointer is,
+ * which nobody uses: no queue pair can flush.
+ */
+static void set_extended(struct verbs_qp *vqp)
+{
+	uint32_t mask = VERBS_QP_EX;
+
+	vqp->comp_mask |= mask;
+	memcpy(&vqp->qp_ex.wr_flush, &mask, sizeof(mask));
+}
+
 struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rsiw_context *ctx = to_rsiw_context(context);
@@ -309,7 +323,7 @@ struct ibv_qp *rsiw_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	}
 	/* Not earlier, as the call above sets the mask. */
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-		qp->vqp.comp_mask |= VERBS_QP_EX;
+		set_extended(&qp->vqp);
 	qp->sig_all = attr->sq_sig_all;
 	/* Whatever the kernel says, nothing may be written beyond an entry. */
 	qp->max_send_sge = rsiw_smaller(attr->cap.max_send_sge, qp->layout->max_sge);
