@@ -265,6 +265,12 @@ impl Book {
         Some(parked)
     }
 
+    /// Returns whether a pairing is the one of its queue pair.
+    fn has(&self, pairing: &Arc<Pairing>) -> bool {
+        let present = self.pairings.get(&pairing.pair().own.qpn());
+        present.is_some_and(|present| Arc::ptr_eq(present, pairing))
+    }
+
     /// Parks an endpoint. Returns the numbers of the endpoints that have to go for it.
     fn park(
         &mut self,
@@ -465,21 +471,17 @@ impl MeetingPlace {
 
     /// Returns whether a pairing is the one of its queue pair.
     pub(super) fn has(&self, pairing: &Arc<Pairing>) -> bool {
-        let book = self.book.lock();
-        let present = book.pairings.get(&pairing.pair().own.qpn());
-        present.is_some_and(|present| Arc::ptr_eq(present, pairing))
+        self.book.lock().has(pairing)
     }
 
     /// Forgets a pairing that is over.
     pub(super) fn forget(&self, pairing: &Arc<Pairing>) {
         let was_there = self.pairings.remove(pairing);
-        let qpn = pairing.pair().own.qpn();
         // This comes each time: whoever took the step to RTR may have been on its way to the book
         // when the pairing was forgotten before.
         let mut book = self.book.lock();
-        let is_own = |other: &Arc<Pairing>| Arc::ptr_eq(other, pairing);
-        let old = match book.pairings.get(&qpn).is_some_and(is_own) {
-            true => book.pairings.remove(&qpn),
+        let old = match book.has(pairing) {
+            true => book.pairings.remove(&pairing.pair().own.qpn()),
             false => None,
         };
         drop(book);

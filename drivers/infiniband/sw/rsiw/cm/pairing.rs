@@ -59,7 +59,10 @@ use crate::proto::setup::{
     Initiator,
     Params, //
 };
-use crate::qp::shared::Manager;
+use crate::qp::shared::{
+    is_same,
+    Manager, //
+};
 use crate::qp::Qp;
 use core::net::{
     IpAddr,
@@ -593,6 +596,6 @@ impl Manager for Pairing {
     fn leaves_to(&self, other: &dyn Manager) -> bool {
         let progress = self.progress.lock();
         let endpoint = progress.endpoint.as_ref();
-        endpoint.is_some_and(|endpoint| core::ptr::addr_eq(Arc::as_ptr(endpoint), other))
+        endpoint.is_some_and(|endpoint| is_same(&**endpoint, other))
     }
 }

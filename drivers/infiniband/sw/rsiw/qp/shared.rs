@@ -528,9 +528,10 @@ pub(crate) trait Manager: Send + Sync {
     }
 }
 
-fn is_same(one: &Arc<dyn Manager>, other: &dyn Manager) -> bool {
+/// Returns whether both are one object.
+pub(crate) fn is_same(one: &dyn Manager, other: &dyn Manager) -> bool {
     // Only the addresses count: one object may have several vtables.
-    core::ptr::addr_eq(Arc::as_ptr(one), other)
+    core::ptr::addr_eq(one, other)
 }
 
 /// The manager that a queue pair is set aside for: from the request to connect or accept until the
@@ -563,7 +564,7 @@ impl SetAside {
     pub(crate) fn forget(&self, manager: &dyn Manager) {
         let old = {
             let mut slot = self.manager.lock();
-            slot.take_if(|attached| is_same(attached, manager))
+            slot.take_if(|attached| is_same(&**attached, manager))
         };
         drop(old);
     }
@@ -572,13 +573,13 @@ impl SetAside {
     pub(super) fn is_for(&self, manager: &dyn Manager) -> bool {
         let slot = self.manager.lock();
         slot.as_ref()
-            .is_some_and(|attached| is_same(attached, manager))
+            .is_some_and(|attached| is_same(&**attached, manager))
     }
 
     /// Returns whether it is `manager` who runs the connection that the QP is set aside for.
     pub(super) fn is_run_by(&self, manager: &dyn Manager) -> bool {
         self.manager().is_some_and(|present| {
-            is_same(&present, manager) || present.leaves_to(manager) //
+            is_same(&*present, manager) || present.leaves_to(manager) //
         })
     }
 

@@ -28,10 +28,12 @@ use super::stats::Counts;
 use crate::ffi::raw::b;
 use ::kernel::module::this_module;
 use core::marker::PhantomData;
-use core::ptr::NonNull;
 use kernel::error::from_result;
 use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
+};
 
 /// The driver's part of each kind of object.
 pub(in crate::ffi) type DeviceObject<D> = Object<b::ib_device, <D as Driver>::Device>;
@@ -226,6 +228,26 @@ unsafe extern "C" fn iw_get_qp<D: Driver>(dev: *mut b::ib_device, qpn: c_int) ->
     }
 }
 
+/// Calls `verb`, which connects or accepts.
+///
+/// # Safety
+///
+/// `id` and `param` are valid during the call, and `id` names a device of `D`.
+unsafe fn set_up<D: Driver>(
+    id: *mut b::iw_cm_id,
+    param: *mut b::iw_cm_conn_param,
+    verb: impl FnOnce(ArcBorrow<'_, D::Device>, CallId<'_>, &ConnParam<'_>) -> Result,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: the identifier names a device of `D`.
+        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
+        // SAFETY: both, and the RDMA CM's identifier, live during the call.
+        let (id, param) = unsafe { (CallId::from_raw(id), ConnParam::from_raw(param)) };
+        verb(dev, id, &param)?;
+        Ok(0)
+    })
+}
+
 /// # Safety
 ///
 /// Called by the core with valid arguments.
@@ -233,14 +255,8 @@ unsafe extern "C" fn iw_connect<D: Driver>(
     id: *mut b::iw_cm_id,
     param: *mut b::iw_cm_conn_param,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: the identifier names a device of `D`.
-        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
-        // SAFETY: both, and the RDMA CM's identifier, live during the call.
-        let (id, param) = unsafe { (CallId::from_raw(id), ConnParam::from_raw(param)) };
-        D::connect(dev, id, &param)?;
-        Ok(0)
-    })
+    // SAFETY: as the caller says.
+    unsafe { set_up::<D>(id, param, D::connect) }
 }
 
 /// # Safety
@@ -250,18 +266,14 @@ unsafe extern "C" fn iw_accept<D: Driver>(
     id: *mut b::iw_cm_id,
     param: *mut b::iw_cm_conn_param,
 ) -> c_int {
-    from_result(|| {
-        let ptr = NonNull::new(id).ok_or(EINVAL)?;
-        // SAFETY: the identifier names a device of `D`.
-        let dev = unsafe { DeviceObject::<D>::get((*id).device) };
-        // SAFETY: both, and the RDMA CM's identifier, live during the call.
-        let (id, param) = unsafe { (CallId::from_raw(id), ConnParam::from_raw(param)) };
+    let accept = |dev: ArcBorrow<'_, D::Device>, id: CallId<'_>, param: &ConnParam<'_>| {
         // SAFETY: the core has just got a reference to the queue pair of this number by
         // `iw_get_qp`. While there is one, the number is not used again.
-        let reference = unsafe { AcceptRef::new(ptr, D::qp_by_num(&dev, param.qpn)) };
-        D::accept(dev, id, &param, reference)?;
-        Ok(0)
-    })
+        let reference = unsafe { AcceptRef::new(id, D::qp_by_num(&dev, param.qpn)) };
+        D::accept(dev, id, param, reference)
+    };
+    // SAFETY: as the caller says.
+    unsafe { set_up::<D>(id, param, accept) }
 }
 
 /// # Safety

@@ -322,7 +322,7 @@ impl From<CallId<'_>> for ARef<CmId> {
 /// For an accept of the identifier at `id`, iw_cm has got a reference to the queue pair of `qp`, by
 /// [`Handle::hold`](super::handle::Handle::hold).
 pub(crate) struct AcceptRef {
-    id: NonNull<b::iw_cm_id>,
+    id: NonNull<CmId>,
     /// `None` if the queue pair is being destroyed.
     qp: Option<Arc<QpHandle>>,
 }
@@ -334,9 +334,12 @@ impl AcceptRef {
     /// # Safety
     ///
     /// iw_cm calls to accept by `id`, and has a reference to the queue pair of `qp` for that.
-    pub(super) unsafe fn new(id: NonNull<b::iw_cm_id>, qp: Option<Arc<QpHandle>>) -> Self {
+    pub(super) unsafe fn new(id: CallId<'_>, qp: Option<Arc<QpHandle>>) -> Self {
         // INVARIANT: as the caller says.
-        Self { id, qp }
+        Self {
+            id: NonNull::from(id.0),
+            qp,
+        }
     }
 
     /// Gives the reference back in the place of iw_cm, which has stored that of a later accept,
