@@ -12,6 +12,8 @@ use kernel::sync::atomic::{
 };
 use kernel::sync::Arc;
 
+use crate::ffi::rdma::attr::QpCap;
+
 // How many objects of each kind a device may have.
 pub(crate) const MAX_QP: u32 = 100 * 1024;
 pub(crate) const MAX_CQ: u32 = 100 * 1024;
@@ -29,6 +31,28 @@ pub(crate) const KERNEL_MAX_SGE: u32 = 32;
 pub(crate) const KERNEL_MAX_INLINE: u32 = 512;
 /// RDMA Reads under way per QP, in each direction.
 pub(crate) const MAX_READS: u16 = 128;
+
+/// Checks the sizes of a queue pair against the maxima, and lets each request have at least one
+/// element. Fails with `EINVAL` if they are too large.
+pub(crate) fn fit(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Result {
+    if has_srq {
+        // The sizes of a queue that there will not be do not matter (V-QP-3).
+        cap.max_recv_wr = 0;
+        cap.max_recv_sge = 0;
+    } else {
+        cap.max_recv_sge = cap.max_recv_sge.max(1);
+    }
+    if cap.max_send_wr > MAX_WR
+        || cap.max_recv_wr > MAX_WR
+        || cap.max_send_sge > max_sge
+        || cap.max_recv_sge > max_sge
+        || cap.max_inline_data > max_inline
+    {
+        return Err(EINVAL);
+    }
+    cap.max_send_sge = cap.max_send_sge.max(1);
+    Ok(())
+}
 
 /// What a device may run out of.
 pub(crate) struct Limits {

@@ -68,6 +68,7 @@ use crate::ffi::task::{
 use crate::ffi::time::hrtimer::ShortTimer;
 use crate::ffi::time::Timer;
 use crate::limits::{
+    fit,
     Quota,
     KERNEL_MAX_INLINE,
     KERNEL_MAX_SGE,
@@ -133,7 +134,7 @@ impl NewQueues {
     fn of_process(cap: &mut QpCap, asked: &Wanted<'_, '_>) -> Result<Self> {
         let (udata, loaded) = (asked.udata, asked.queues.loaded());
         let layout = asked.features.rings().layout();
-        check(cap, asked.has_srq, layout.max_sge, layout.max_inline)?;
+        fit(cap, asked.has_srq, layout.max_sge, layout.max_inline)?;
         let (sq, send) = new_ring(layout.sqe, cap.max_send_wr, udata, loaded)?;
         let (rq, recv) = if asked.has_srq {
             (None, None)
@@ -169,7 +170,7 @@ impl NewQueues {
         sig_all: bool,
         send_cq: &Arc<Cq>,
     ) -> Result<Self> {
-        check(cap, srq.is_some(), KERNEL_MAX_SGE, KERNEL_MAX_INLINE)?;
+        fit(cap, srq.is_some(), KERNEL_MAX_SGE, KERNEL_MAX_INLINE)?;
         let posted = KernelSq::new(
             cap.max_send_wr,
             sig_all,
@@ -198,27 +199,6 @@ impl NewQueues {
             }),
         })
     }
-}
-
-/// Checks sizes against the maxima, and lets each request have at least one element.
-fn check(cap: &mut QpCap, has_srq: bool, max_sge: u32, max_inline: u32) -> Result {
-    if has_srq {
-        // The sizes of a queue that there will not be do not matter (V-QP-3).
-        cap.max_recv_wr = 0;
-        cap.max_recv_sge = 0;
-    } else {
-        cap.max_recv_sge = cap.max_recv_sge.max(1);
-    }
-    if cap.max_send_wr > MAX_WR
-        || cap.max_recv_wr > MAX_WR
-        || cap.max_send_sge > max_sge
-        || cap.max_recv_sge > max_sge
-        || cap.max_inline_data > max_inline
-    {
-        return Err(EINVAL);
-    }
-    cap.max_send_sge = cap.max_send_sge.max(1);
-    Ok(())
 }
 
 /// Returns for how many microseconds the calling process wants its send queue to be polled.

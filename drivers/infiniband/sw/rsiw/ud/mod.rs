@@ -51,8 +51,8 @@ use crate::ffi::rdma::udata::{
     Udata, //
 };
 use crate::limits::{
-    Quota,
-    MAX_WR, //
+    fit,
+    Quota, //
 };
 use crate::log::Author;
 use crate::proto::counters::Counter;
@@ -151,26 +151,6 @@ impl_has_work! {
     impl HasWork<Self> for UdQp { self.work }
 }
 
-/// Checks sizes against the maxima, and lets each request have at least one element.
-fn check(cap: &mut QpCap, has_srq: bool) -> Result {
-    let layout = Rings::Own.layout();
-    if has_srq {
-        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
-    }
-    if cap.max_send_wr > MAX_WR
-        || cap.max_recv_wr > MAX_WR
-        || cap.max_send_sge > layout.max_sge
-        || cap.max_recv_sge > layout.max_sge
-        || cap.max_inline_data > layout.max_inline
-    {
-        return Err(EINVAL);
-    }
-    cap.max_send_sge = cap.max_send_sge.max(1);
-    cap.max_recv_sge = cap.max_recv_sge.max(1);
-    cap.max_inline_data = layout.max_inline;
-    Ok(())
-}
-
 impl UdQp {
     /// Creates a queue pair for the calling process; replaces the sizes that are asked for in `cap`
     /// by those given.
@@ -198,11 +178,12 @@ impl UdQp {
             return Err(EOPNOTSUPP);
         }
         let number = ports.number_for_new()?;
-        check(cap, srq.is_some())?;
+        let layout = Rings::Own.layout();
+        fit(cap, srq.is_some(), layout.max_sge, layout.max_inline)?;
+        cap.max_inline_data = layout.max_inline;
         let dev = pd.device();
         let quota = Quota::take(dev.limits(), |limits| &limits.ud_qps)?;
         let loaded = dev.queues().loaded();
-        let layout = Rings::Own.layout();
         let (sq, send_offer) = new_ring(layout.sqe, cap.max_send_wr, udata, loaded)?;
         cap.max_send_wr = sq.len();
         let (rq, recv_offer, max_recv_sge) = match &srq {

@@ -343,6 +343,8 @@ static void shared(void)
 	q = p;
 	q.qp = ud_qp(&q, &how, how.srq);
 	CHECK(q.qp, "queue pair: %m");
+	CHECK(!q.cap.max_recv_wr && !q.cap.max_recv_sge, "it has %u receives of %u elements",
+	      q.cap.max_recv_wr, q.cap.max_recv_sge);
 	ready(&q);
 	receive_shared(how.srq, 0, ROOM);
 	receive_shared(how.srq, 1, ROOM);
