@@ -4,6 +4,7 @@
 what it tells, what it refuses, keeps and remembers."""
 # usage: host_side.py [TEST...]
 
+import contextlib
 import hashlib
 import os
 import pty
@@ -24,6 +25,23 @@ from parts import PARTS, SECTOR, header
 RUN = os.path.realpath(f"{HERE}/../rsiw-run")
 SECONDS = 60
 OOPS = "fine\nBUG: kernel NULL pointer dereference\nCall Trace:\n"
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def has_ended(pid):
+    """Whether the process is gone, or only its parent is to be told."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            return f.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 class Case(unittest.TestCase):
@@ -76,6 +94,57 @@ class Streams(Case):
                        timeout=SECONDS, check=True)
         self.assertEqual(os.read(read, 100), b"one\ntwo\n")
         os.close(read)
+
+    def tells_qemu(self, script):
+        """A command that tells what is in QEMU's place, its parent, before that of the shell."""
+        return ["sh", "-c", f"echo $PPID >{self.folder}/new; mv {self.folder}/new {self.folder}/qemu; {script}"]
+
+    def qemu(self):
+        wait_for(lambda: os.path.exists(f"{self.folder}/qemu"))
+        with open(f"{self.folder}/qemu", encoding="ascii") as f:
+            return f.read().strip()
+
+    def slowly(self, dies):
+        """Who reads the output begins when the machine is gone: how much it is, and the status."""
+        # More than fits a pipe, less than a socket as well.
+        words = self.tells_qemu("head -c 150000 /dev/zero; exit 3")
+        with subprocess.Popen(self.words("--accel", "tcg", *words), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, env={**self.env, "FAKE_DIES": dies}) as child:
+            qemu = self.qemu()
+            wait_for(lambda: has_ended(qemu))
+            out, said = child.communicate(timeout=SECONDS)
+        return len(out), child.returncode, said.decode()
+
+    def test_slow_reader(self):
+        self.assertEqual(self.slowly("behind")[:2], (150000, 3))
+
+    def test_cut(self):
+        """What has come is there, and the status says that it is not all."""
+        size, status, said = self.slowly("come")
+        self.assertEqual((size, status), (150000, 126))
+        self.assertIn("the machine died", said)
+
+    def test_late_signal(self):
+        """When COMMAND and the machine have ended, nobody is there to get it."""
+        read, write = os.pipe()
+        child = subprocess.Popen(self.words("--accel", "tcg", *self.tells_qemu("cat")),
+                                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=write,
+                                 env=self.env)
+        qemu = self.qemu()
+        # It waits with what it tells at last. Another open file, as its own does not wait then.
+        full = os.open(f"/proc/self/fd/{write}", os.O_WRONLY | os.O_NONBLOCK)
+        os.close(write)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(full, b"x"):
+                pass
+        os.close(full)
+        child.stdin.close()
+        wait_for(lambda: not os.path.exists(f"/proc/{qemu}"))
+        child.terminate()
+        with open(read, "rb") as f:
+            said = f.read().replace(b"x", b"")
+        self.assertEqual(child.wait(SECONDS), 0, said)
+        self.assertIn(b"\nrsiw: 0 connections", said)
 
     def test_background(self):
         """In the background of a terminal it goes on, and gets its input in the foreground."""
@@ -139,7 +208,7 @@ class Faults(Case):
         return rest
 
     def test_died(self):
-        said = self.tcg("true", status=126, FAKE_CONSOLE=OOPS, FAKE_DIES="1")[1]
+        said = self.tcg("true", status=126, FAKE_CONSOLE=OOPS, FAKE_DIES="before")[1]
         self.assertTrue(self.kept(said).startswith("BUG: kernel NULL"))
         self.assertEqual(self.left(), [])
 

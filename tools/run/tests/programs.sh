@@ -52,6 +52,24 @@ reopened()
 	'
 }
 
+# Output that nobody reads for longer than a minute, when COMMAND has ended.
+paused()
+{
+	script '
+		{
+			status=0
+			rsiw-run sh -c "head -c 3000000 /dev/zero; exit 4" 2>errors || status=$?
+			echo "$status" >status
+		} | {
+			sleep 90
+			wc -c >size
+		}
+		cat errors size status
+		[ "$(cat size)" = 3000000 ]
+		[ "$(cat status)" = 4 ]
+	'
+}
+
 # A user, who has no rights, in a folder that may be written to.
 user()
 {
