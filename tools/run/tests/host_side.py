@@ -9,6 +9,7 @@ import hashlib
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -261,6 +262,50 @@ class Kvm(Case):
         with open(path, "w", encoding="ascii") as f:
             f.write("another kernel")
         self.assertIn(", KVM, ready", self.run_("true")[1])
+
+
+@unittest.skipUnless(os.getuid() == 0, "not root")
+class Action(Case):
+    """The script of action.yml, where mounts are its own."""
+
+    STUBS = {
+        "rsiw-run": 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
+        "bin/qemu-system-x86_64": "",
+        "bin/curl": 'while [ "$1" != --output ]; do shift; done; cp "$SOURCE" "$2"'}
+
+    def setUp(self):
+        super().setUp()
+        os.unlink(f"{self.folder}/bin/qemu-system-x86_64")
+        for name, text in self.STUBS.items():
+            with open(f"{self.folder}/{name}", "w", encoding="ascii") as f:
+                f.write(f"#!/bin/sh\n{text}\n")
+            os.chmod(f"{self.folder}/{name}", 0o755)
+        for name in ("action", "parts.py"):
+            shutil.copy(f"{HERE}/../{name}", self.folder)
+
+    def within(self, script, **env):
+        done = subprocess.run(["unshare", "-m", "sh", "-euc", script], cwd=self.folder, text=True,
+                              env={**self.env, "RUNNER_TEMP": self.folder, **env}, timeout=SECONDS,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr
+
+    def test_full(self):
+        """What cannot be kept leaves nothing."""
+        with open(self.image, "ab") as f:
+            f.write(bytes(1000000))
+        with open(self.image, "rb") as f:
+            digest = hashlib.sha256(f.read()).hexdigest()
+        said = self.within("""
+            mkdir kept
+            mount -t tmpfs -o size=500k kept kept
+            status=0
+            ./action || status=$?
+            [ "$status" = 125 ]
+            [ -z "$(ls -A kept/rsiw-run)" ]
+        """, IMAGE="https://localhost/image", SHA256=digest, SOURCE=self.image, COMMANDS="true",
+                           RUNNER_TOOL_CACHE=f"{self.folder}/kept")
+        self.assertIn("No space left", said)
 
 
 class Refused(Case):
