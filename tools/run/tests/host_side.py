@@ -264,17 +264,33 @@ class Kvm(Case):
         self.assertIn(", KVM, ready", self.run_("true")[1])
 
 
-@unittest.skipUnless(os.getuid() == 0, "not root")
+@unittest.skipUnless(os.getuid() == 0 and os.path.exists("/dev/kvm"), "not root, or no /dev/kvm")
 class Action(Case):
     """The script of action.yml, where mounts are its own."""
 
     STUBS = {
         "rsiw-run": 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
         "bin/qemu-system-x86_64": "",
-        "bin/curl": 'while [ "$1" != --output ]; do shift; done; cp "$SOURCE" "$2"'}
+        # Whose /dev/kvm it is may change its rights.
+        "bin/sudo": 'shift; exec "$@"',
+        "bin/curl": 'while [ "$1" != --output ]; do shift; done; cp "$SOURCE" "$2"',
+        # Of two jobs that have found it closed, the second one looks at its rights when they have been
+        # changed already. One that waits for the other cannot come as well, so that there is a limit.
+        "bin/stat": """
+            wait_until() { for _ in $(seq 20); do ! "$@" || break; sleep 0.1; done; }
+            is_open() { [ -r /dev/kvm ] && [ -w /dev/kvm ]; }
+            if [ "$JOB" = a ]; then
+                wait_until test -e second
+            else
+                touch second
+                wait_until is_open
+            fi
+            exec /usr/bin/stat "$@"
+        """}
 
     def setUp(self):
         super().setUp()
+        os.chmod(self.folder, 0o777)
         os.unlink(f"{self.folder}/bin/qemu-system-x86_64")
         for name, text in self.STUBS.items():
             with open(f"{self.folder}/{name}", "w", encoding="ascii") as f:
@@ -306,6 +322,31 @@ class Action(Case):
         """, IMAGE="https://localhost/image", SHA256=digest, SOURCE=self.image, COMMANDS="true",
                            RUNNER_TOOL_CACHE=f"{self.folder}/kept")
         self.assertIn("No space left", said)
+
+    def test_kvm(self):
+        """Two jobs that begin at once have it until the second one ends, and nobody has it then."""
+        said = self.within("""
+            touch kvm
+            chmod 440 kvm
+            chown 1234 kvm
+            mount -t tmpfs -o uid=1234 run /run
+            mount --bind kvm /dev/kvm
+            for job in a b; do
+                JOB=$job setpriv --reuid=1234 --regid=1234 --clear-groups ./action &
+                eval "$job=\\$!"
+            done
+            until [ -e up-a ] && [ -e up-b ]; do sleep 0.1; done
+            touch over-a
+            wait $a
+            touch over-b
+            wait $b
+            [ "$(stat -c %a kvm)" = 440 ]
+        """, IMAGE=self.image, JOB="none", COMMANDS="""
+            touch up-$JOB
+            until [ -e over-$JOB ]; do sleep 0.1; done
+            [ -r /dev/kvm ] && [ -w /dev/kvm ]
+        """)
+        self.assertEqual(said.count("chmod a+rw"), 1)
 
 
 class Refused(Case):
