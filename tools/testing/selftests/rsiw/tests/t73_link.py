@@ -227,10 +227,16 @@ def with_keys(t):
         for netdev in (IF_S, IF_C):
             etc.write(netdev + ".conf", "# Who may connect.\n\n" + PSK +
                       "tls_key_files=%s\nbind_netdev=auto\n" % etc.keys)
-        etc.write("keys/" + tls.FRIEND, secrets.token_bytes(32), 0o600)
+        friend = etc.write("keys/" + tls.FRIEND, secrets.token_bytes(32), 0o644)
         etc.write("keys/" + tls.STRANGER, secrets.token_bytes(32), 0o400)
         wire.path.server_dev, wire.path.client_dev = MADE, "rsiw_" + IF_C
         try:
+            with t.sub("the keyring is left by one that failed"):
+                not_made(etc, "others than root may read it")
+                os.chmod(friend, 0o600)
+                for _ in range(2):
+                    not_made(etc, "start tlshd anew")
+                forget_keys()
             for name in ("at first", "the module again", "all again"):
                 with t.sub(name):
                     if name != "the module again":
