@@ -9,7 +9,7 @@ import threading
 
 from rsiwtest import tls
 from rsiwtest.core import Fail, test
-from rsiwtest.machine import LOCAL
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import rping
 from rsiwtest.topo import devices, sh, status
 from rsiwtest.wire import IF_C, IF_S, Wire
@@ -81,6 +81,16 @@ def forget_keys():
     if not rv:
         sh("keyctl", "clear", ring.strip())
         sh("keyctl", "unlink", ring.strip(), "@u")
+
+
+def has_key():
+    """Whether the last one of the files of keys is loaded."""
+    return not status("keyctl", "search", "@u", "psk", tls.FRIEND)[0]
+
+
+def add_both(t, etc):
+    """Makes both devices at the same time: the processes that do."""
+    return [t.start(TOOL, "--etc", etc.path, "add", netdev) for netdev in (IF_S, IF_C)]
 
 
 @contextlib.contextmanager
@@ -253,6 +263,18 @@ def with_keys(t):
                 t.load()
                 if name == "the module again":
                     forget_keys()
+            with t.sub("at the same time, and before tlshd"):
+                for _ in range(t.rounds(2)):
+                    forget_keys()
+                    agent.stop()
+                    procs = add_both(t, etc)
+                    wait_until(lambda: "the keys are loaded", t.left(60), has_key)
+                    agent.start()
+                    for proc in procs:
+                        proc.expect(t.left(60))
+                    rping(t, wire.path, count=20)
+                    for netdev in (IF_S, IF_C):
+                        t.run(TOOL, "del", netdev)
         finally:
             forget_keys()
         t.topo.ensure()
@@ -272,9 +294,7 @@ def with_certificates(t):
             for _ in range(t.rounds(4)):
                 for netdev in (IF_S, IF_C):
                     t.run(TOOL, "del", netdev)
-                procs = [t.start(TOOL, "--etc", etc.path, "add", netdev)
-                         for netdev in (IF_S, IF_C)]
-                for proc in procs:
+                for proc in add_both(t, etc):
                     proc.expect(t.left(60))
                 found = [setting("rsiw_" + netdev, name) for netdev in (IF_S, IF_C)
                          for name in ("tls", "bind_netdev")]
