@@ -52,7 +52,7 @@ def made(etc, netdev=IF_S, **want):
     """The device is made, with these settings, and the parameters are what they were."""
     before = parameters()
     rv, said = etc.add(netdev)
-    if rv:
+    if rv or said:
         raise Fail("status %d: %s" % (rv, said))
     found = {name: setting("rsiw_" + netdev, name) for name in want}
     if found != want:
