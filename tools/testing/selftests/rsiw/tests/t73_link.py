@@ -312,3 +312,13 @@ def plain(t):
             raise Fail("it is still there")
         with tls.settings({"bind_netdev": "on"}):
             made(etc, bind_netdev="on")
+        t.run(TOOL, "del", IF_S)
+        # As the module takes them, which says Y or N of each.
+        for word in ("1", "y", "on", "True", "0", "N", "off"):
+            with t.sub("port_map=" + word):
+                etc.write(IF_S + ".conf", "port_map=%s\n" % word)
+                made(etc)
+                t.run(TOOL, "del", IF_S)
+        with t.sub("port_map=perhaps"):
+            etc.write(IF_S + ".conf", "port_map=perhaps\n")
+            not_made(etc, "does not take port_map=perhaps")
