@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs commands on another machine of rsiw-run, for "on". Client and server send
 each other frames: a letter, the length of what follows, and that. The client's first
-one (c) is the command; then come i(nput) and s(ignal), back come o(utput), e(rrors),
-and x, the status. An empty i is the end of that. What the command has left running may
-write on: o and e come behind x as well."""
+one (c) is the command; then come frames of i(nput), back come n, a number for the
+command, o(utput), e(rrors), and x, the status. An empty i is the end of that. What the
+command has left running may write on: o and e come behind x as well. A second connection,
+which begins with n, is for s(ignals): they do not wait behind input that nobody reads."""
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -24,9 +26,8 @@ PIPE_SIZE = 1 << 20
 SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2")
 
 
-def send(sock, lock, kind, data):
-    with lock:
-        sock.sendall(struct.pack("!cI", kind, len(data)) + data)
+def send(sock, kind, data):
+    sock.sendall(struct.pack("!cI", kind, len(data)) + data)
 
 
 def frames(stream):
@@ -35,16 +36,28 @@ def frames(stream):
         yield kind, stream.read(size)
 
 
-def relay(sock, lock):
+def read_input():
+    try:
+        return os.read(0, 65536)
+    except OSError:
+        return b""
+
+
+def relay(sock):
     """Standard input, until its end."""
-    while True:
-        try:
-            data = os.read(0, 65536)
-        except OSError:
-            data = b""
-        send(sock, lock, b"i", data)
-        if not data:
-            return
+    # That the other machine is gone is told elsewhere.
+    with contextlib.suppress(OSError):
+        while data := read_input():
+            send(sock, b"i", data)
+        send(sock, b"i", b"")
+
+
+def relay_signals(sock, caught):
+    """Those whose numbers come by a pipe."""
+    with contextlib.suppress(OSError):
+        while True:
+            for number in os.read(caught, 64):
+                send(sock, b"s", str(number).encode())
 
 
 def write(kind, data):
@@ -57,25 +70,37 @@ def write(kind, data):
 
 
 class Server(socketserver.StreamRequestHandler):
-    """One command."""
+    """One command, or the signals for one."""
+
+    numbers = itertools.count()
+    # Commands that have not ended, whose clients have not gone.
+    running = {}
 
     def handle(self):
-        lock = threading.Lock()
         stream = frames(self.rfile)
-        wanted = json.loads(next(stream)[1])
+        kind, data = next(stream)
+        with contextlib.suppress(ConnectionError):
+            if kind == b"n":
+                self.pass_signals(stream, int(data))
+            else:
+                self.run(stream, json.loads(data))
+
+    def run(self, stream, wanted):
         try:
             child = subprocess.Popen(
                 wanted["command"], cwd=wanted["cwd"], env=wanted["env"], start_new_session=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         except OSError as e:
-            send(self.request, lock, b"e", f"on: {e}\n".encode())
-            send(self.request, lock, b"x", b"127")
+            send(self.request, b"e", f"on: {e}\n".encode())
+            send(self.request, b"x", b"127")
             return
-        threading.Thread(target=self.feed, args=(stream, child), daemon=True).start()
-        with contextlib.suppress(ConnectionError):
-            self.answer(lock, child)
+        number = next(self.numbers)
+        self.running[number] = child
+        threading.Thread(target=self.feed, args=(stream, child, number), daemon=True).start()
+        send(self.request, b"n", str(number).encode())
+        self.answer(child, number)
 
-    def answer(self, lock, child):
+    def answer(self, child, number):
         """The status as soon as the command has ended, behind all that it has written."""
         outputs = {child.stdout.fileno(): b"o", child.stderr.fileno(): b"e"}
         for fd in outputs:
@@ -90,31 +115,38 @@ class Server(socketserver.StreamRequestHandler):
                 except BlockingIOError:
                     continue
                 if data:
-                    send(self.request, lock, kind, data)
+                    send(self.request, kind, data)
                 else:
                     del outputs[fd]
             if end in ready:
                 end.close()
+                # Before another process can have its place.
+                self.running.pop(number, None)
                 status = child.wait()
-                send(self.request, lock, b"x", str(status if status >= 0 else 128 - status).encode())
+                send(self.request, b"x", str(status if status >= 0 else 128 - status).encode())
         self.request.shutdown(socket.SHUT_WR)
 
-    @staticmethod
-    def feed(stream, child):
-        for kind, data in stream:
-            try:
-                if kind == b"s":
+    def pass_signals(self, stream, number):
+        for _, data in stream:
+            if child := self.running.get(number):
+                with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, int(data))
-                elif data:
+        self.hang_up(number)
+
+    def hang_up(self, number):
+        """The client is gone, which the end of either connection tells."""
+        if child := self.running.pop(number, None):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGHUP)
+
+    def feed(self, stream, child, number):
+        for _, data in stream:
+            with contextlib.suppress(OSError, ValueError):
+                if data:
                     child.stdin.write(data)
                 else:
                     child.stdin.close()
-            except (OSError, ValueError):
-                pass
-        # The client is gone.
-        if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGHUP)
+        self.hang_up(number)
 
 
 def user():
@@ -138,21 +170,31 @@ def in_background():
 
 
 def client(host, command):
-    lock = threading.Lock()
     try:
         sock = socket.create_connection((host, PORT))
     except OSError:
         print(f"on: no host {host}", file=sys.stderr)
         return 255
+    # What a handler itself would send could get into the middle of something else.
+    caught, catch = os.pipe()
+    os.set_blocking(catch, False)
     with sock:
-        send(sock, lock, b"c", json.dumps({
+        send(sock, b"c", json.dumps({
             "command": user() + command, "cwd": os.getcwd(), "env": dict(os.environ)}).encode())
+        signal.set_wakeup_fd(catch, warn_on_full_buffer=False)
         for name in SIGNALS:
-            signal.signal(getattr(signal, "SIG" + name),
-                          lambda number, _: send(sock, lock, b"s", str(number).encode()))
-        threading.Thread(target=relay, args=(sock, lock), daemon=True).start()
+            signal.signal(getattr(signal, "SIG" + name), lambda *_: None)
         answers = frames(sock.makefile("rb"))
         for kind, data in answers:
+            if kind == b"n":
+                try:
+                    signals = socket.create_connection((host, PORT))
+                    send(signals, b"n", data)
+                except OSError:
+                    break
+                threading.Thread(target=relay_signals, args=(signals, caught), daemon=True).start()
+                threading.Thread(target=relay, args=(sock,), daemon=True).start()
+                continue
             if kind == b"x":
                 if in_background():
                     for late in answers:

@@ -56,6 +56,41 @@ machines()
 	'
 }
 
+# Signals for a program on another machine that does not read its input, of which there is more than
+# is on its way; the program ends if what asked for it is gone.
+far_signals()
+{
+	script '
+		cat >job <<-"EOT"
+			# unread COMMAND: on host2, until no more of its input leaves here.
+			unread()
+			{
+				rm -f out
+				on host2 "$1" <input >out &
+				until grep -qs up out; do kill -0 $!; sleep 0.2; done
+				before=
+				until at=$(grep "^pos:.*[1-9]" /proc/$!/fdinfo/0) && [ "$at" = "$before" ]; do
+					before=$at
+					sleep 1
+				done
+			}
+			truncate -s 1G input
+			unread "trap \"echo got\" USR1; trap \"exit 9\" TERM; echo up; while :; do sleep 0.1; done"
+			kill -USR1 $!
+			until grep -q got out; do kill -0 $!; sleep 0.2; done
+			for _ in 1 2 3; do kill -USR1 $!; done
+			kill $!
+			status=0
+			wait $! || status=$?
+			[ "$status" = 9 ]
+			unread "echo \$\$ >pid; echo up; exec sleep 1000"
+			kill -KILL $!
+			on -n host2 "while kill -0 \$(cat pid); do sleep 0.2; done"
+		EOT
+		timeout 300 rsiw-run --machines 2 sh -eux job
+	'
+}
+
 # 50 ms each way, for data of RDMA as well, and packets of 9000 octets; not within one host.
 net()
 {
