@@ -10,6 +10,17 @@ hosts()
 			until rping -c -a host3 -C 10 -v; do sleep 1; done
 			wait \$!
 			on host2 ping -c 1 -W 5 host3
+			# refused WORD...: no words for \"on\".
+			refused()
+			{
+				status=0
+				on \"\$@\" 2>errors || status=\$?
+				cat errors
+				[ \$status = 255 ] && grep \"^usage: on\" errors
+			}
+			refused host2
+			refused -n host2
+			refused host2 \"\"
 			rdma dev | grep \"^0: rsiw1:\"
 			rping -s -a 127.0.0.1 -C 10 &
 			until rping -c -a 127.0.0.1 -C 10; do sleep 1; done
