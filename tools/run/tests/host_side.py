@@ -168,6 +168,12 @@ class Streams(Case):
             self.assertEqual(f.read(), "up\nlater\n")
 
 
+class Machines(Case):
+    def test_links(self):
+        """The others start when all sockets are there that the first one listens at."""
+        self.assertEqual(self.tcg("--machines", "4", "echo", "up")[0], "up\n")
+
+
 class Told(Case):
     COUNTED = "conn_established 6 tx_fpdus 7382 tx_send_bytes 40000000 tx_write_bytes 8000000"
 
