@@ -5,7 +5,7 @@ import signal
 import socket
 import time
 
-from rsiwtest import mpa
+from rsiwtest import kmsg, mpa
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import wait_until
 from rsiwtest.tools import stream
@@ -159,13 +159,12 @@ def beside_siw(t):
     t.need_module("siw")
     t.unload()
     sh("modprobe", "siw")
+    log = kmsg.Kmsg()
     try:
         rv, _ = t.try_load()
         if rv == 0:
             raise Fail("loaded beside siw")
-        out = sh("dmesg")
-        if not any("rsiw" in line and "siw" in line.replace("rsiw", "")
-                   for line in out.splitlines()):
+        if not kmsg.says(log.read(), "rsiw: ", "the module siw is loaded"):
             raise Fail("no word in the log about siw")
     finally:
         sh("modprobe", "-r", "siw")

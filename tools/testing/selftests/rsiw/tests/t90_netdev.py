@@ -12,7 +12,8 @@ import time
 from rsiwtest import traces
 from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.machine import LOCAL, wait_until
-from rsiwtest.tools import perftest, ping, rping, stream
+from rsiwtest.tools import (all_rounds, connected_qps, perftest, ping, rping, rping_ends,
+                            stream)
 from rsiwtest.topo import (IF_A, IF_B, NS_A, NS_B, Path, sh, status)
 
 SIDE_A, SIDE_B = (NS_A, IF_A), (NS_B, IF_B)
@@ -112,19 +113,30 @@ def port_events(t):
 SA_KEY = "0x" + "42" * 20
 
 
-def secured(netns, here, there, out_spi, in_spi):
-    """All traffic between two addresses goes through IPsec in `netns`."""
-    for src, dst, spi, direction in ((here, there, out_spi, "out"),
-                                     (there, here, in_spi, "in")):
+def directions(here, there, out_spi, in_spi):
+    """Source, destination, SPI and direction of both ways between two addresses."""
+    return (here, there, out_spi, "out"), (there, here, in_spi, "in")
+
+
+def add_keys(netns, *ends):
+    """`netns` gets the keys of both ways; `ends`: as for `directions`."""
+    for src, dst, spi, _ in directions(*ends):
         sh("ip", "xfrm", "state", "add", "src", src, "dst", dst, "proto",
            "esp", "spi", spi, "reqid", "1", "mode", "transport", "aead",
            "rfc4106(gcm(aes))", SA_KEY, "128", netns=netns)
+
+
+def secured(netns, *ends):
+    """All traffic between two addresses goes through IPsec in `netns`; `ends`: as for
+    `directions`."""
+    add_keys(netns, *ends)
+    for src, dst, _, direction in directions(*ends):
         sh("ip", "xfrm", "policy", "add", "src", src, "dst", dst, "dir",
            direction, "tmpl", "proto", "esp", "reqid", "1", "mode",
            "transport", netns=netns)
 
 
-@test("ipsec", cost=6, tcp=WIRE)
+@test("ipsec", cost=14, tcp=WIRE)
 def ipsec(t):
     """RDMA through IPsec; without its keys nothing gets through (M-MPA-35)."""
     path = t.topo.wire
@@ -138,6 +150,15 @@ def ipsec(t):
     packets = [int(n) for n in re.findall(r"(\d+)\(packets\)", used)]
     if not packets or max(packets) < 100:
         raise Fail("the traffic did not go through IPsec:\n%s" % used)
+    sh("ip", "xfrm", "state", "flush", netns=NS_B)
+    server, client = rping_ends(t, path, "-V", "-v", "-C", 10)
+    # SYNs are sent after 0, 1 and 3 seconds.
+    time.sleep(4)
+    if connected_qps(NS_A) or connected_qps(NS_B) or client.poll() is not None:
+        raise Fail("a connection without keys")
+    add_keys(NS_B, path.client4, path.addr4, "0x200", "0x100")
+    all_rounds(client, t.left(60))
+    server.expect(t.left(30))
 
 
 @test("address-change", cost=6)

@@ -3,11 +3,12 @@
 
 import os
 
+from rsiwtest import kmsg
 from rsiwtest.core import Fail, Skip, test
 from rsiwtest.groups import Group
 from rsiwtest.machine import wait_until
 from rsiwtest.namespaces import INIT, container, exclusive, move
-from rsiwtest.tools import pinging, rping
+from rsiwtest.tools import ping, pinging, rping
 from rsiwtest.topo import (IF_B, NS_A, NS_B, B4, Path, devices, make_nodes, sh,
                            status)
 
@@ -76,15 +77,40 @@ def netns_move(t):
             server.wait(t.left(30))
             sees([topo.dev_a, topo.dev_b], NS_A)
         with t.sub("its interface is elsewhere"):
-            # Found by its address it may be, but not used from here.
+            # The address that it has there is also one of this namespace.
+            port = t.port()
+            sh("ip", "addr", "add", B4 + "/32", "dev", "lo", netns=NS_A)
+            t.start("rping", "-s", "-p", port, netns=NS_A).wait_listening(port)
             rv, _ = status("ip", "netns", "exec", NS_A, "rping", "-c", "-a",
-                           topo.wire.addr4, "-I", B4, "-p", str(t.port()), "-C", "1")
+                           topo.wire.addr4, "-I", B4, "-p", str(port), "-C", "1")
             if not rv:
                 raise Fail("a device is used whose interface is elsewhere")
+            sh("ip", "addr", "del", B4 + "/32", "dev", "lo", netns=NS_A)
+            ping(t, topo.wire.addr4, port, 1, netns=NS_A)
         with t.sub("and back"):
             move(topo.dev_b, NS_B, NS_A)
             make_nodes()
             rping(t, topo.wire, count=50)
+
+
+@test("netns-any-address", cost=5, only_type="rsiw")
+def netns_any_address(t):
+    """Who connects to the address 0.0.0.0 gets the device that comes first, whose interface may be
+    in another namespace: then the driver refuses."""
+    port, log = t.port(), kmsg.Kmsg()
+    server = t.start("rping", "-s", "-p", port)
+    server.wait_listening(port)
+    # One of the two, at least, has another device than that which comes first.
+    for ns in (NS_A, NS_B):
+        client = t.start("rping", "-c", "-a", "0.0.0.0", "-p", port, "-C", 1, netns=ns)
+        # It may not end after that.
+        client.wait_output("connect error", t.left(30))
+        client.reap()
+    if server.poll() is not None:
+        raise Fail("a connection from another namespace:\n%s" % server.tail())
+    if not kmsg.says(log.read(), "rsiw", "used from another network namespace"):
+        raise Fail("no word in the log of the other namespace")
+    ping(t, "127.0.0.1", port, 1)
 
 
 @test("netns-interface", cost=10, only_type="rsiw")
