@@ -174,6 +174,13 @@ impl NetdevHandler for Watcher {
                 }
             }
             NetdevEvent::ChangeAddr | NetdevEvent::ChangeIps => addresses_changed(netdev),
+            // The core looks at one device of an interface only, and at none that has to do with a
+            // bond or a team. It tells of each state once, whoever asks for that.
+            NetdevEvent::ChangeState => {
+                if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
+                    device.port_changed(netdev);
+                }
+            }
         }
     }
 }

@@ -98,15 +98,85 @@ def down_up(t):
     rping(t, path, count=50)
 
 
+@contextlib.contextmanager
+def watching(t, dev):
+    """Yields a function that does something with an interface, by the arguments of `ip link`, and
+    then waits until programs are told an event of `dev` that they had not been told."""
+    watch = t.start("ibv_asyncwatch", "-d", dev)
+    watch.wait_output("async event FD", t.left(10))
+
+    def tells(want, *change, netns=None):
+        before = watch.output().count(want)
+        sh("ip", "link", "set", *change, netns=netns)
+        try:
+            wait_until(want, t.left(10), lambda: watch.output().count(want) > before)
+        except Fail:
+            raise Fail("no %s of %s after '%s':\n%s" % (want, dev, " ".join(change), watch.tail()))
+    yield tells
+    watch.reap()
+
+
 @test("port-events", cost=3)
 def port_events(t):
     """The link goes down and comes up: programs are told (V-AE-36)."""
-    watch = t.start("ibv_asyncwatch", "-d", t.topo.dev_b)
-    watch.wait_output("async event FD", t.left(10))
-    for state, want in (("down", "PORT_ERR"), ("up", "PORT_ACTIVE")):
-        sh("ip", "link", "set", IF_B, state, netns=NS_B)
-        watch.wait_output(want, t.left(10))
     t.topo.changed = True
+    with watching(t, t.topo.dev_b) as tells:
+        tells("PORT_ERR", IF_B, "down", netns=NS_B)
+        tells("PORT_ACTIVE", IF_B, "up", netns=NS_B)
+
+
+@test("port-events-master", cost=8, only_type="rsiw", packaged=True)
+def port_events_master(t):
+    """So they are over a bond, a team and the ports of these, where the core leaves it to drivers
+    (V-AE-36)."""
+    for kind in ("bond", "team"):
+        sh("ip", "link", "add", "rsdum", "type", "dummy")
+        # A bond looks for the carriers of its ports only if it is told so.
+        options = ["miimon", "10"] if kind == "bond" else []
+        sh("ip", "link", "add", "rsmas", "type", kind, *options)
+        try:
+            sh("ip", "link", "set", "rsdum", "master", "rsmas")
+            sh("ip", "link", "set", "rsmas", "up")
+            master, port = "rsiw_" + kind, "rsiw_port_" + kind
+            t.topo.add_link(master, "rsmas")
+            t.topo.add_link(port, "rsdum")
+            wait_until("the %s has a carrier" % kind, 10,
+                       lambda: t.topo.links().get(master) == "ACTIVE")
+            with t.sub("a " + kind), watching(t, master) as tells:
+                tells("PORT_ERR", "rsmas", "down")
+                tells("PORT_ACTIVE", "rsmas", "up")
+                if kind == "bond":
+                    tells("PORT_ERR", "rsdum", "down")
+                    tells("PORT_ACTIVE", "rsdum", "up")
+            with t.sub("a port of a " + kind), watching(t, port) as tells:
+                tells("PORT_ERR", "rsdum", "down")
+                tells("PORT_ACTIVE", "rsdum", "up")
+        finally:
+            t.reap()
+            sh("ip", "link", "del", "rsmas")
+            sh("ip", "link", "del", "rsdum")
+
+
+@test("port-events-rxe", cost=4, only_type="rsiw", packaged=True)
+def port_events_rxe(t):
+    """So they are where the interface has a device of rxe besides, whichever device the core finds
+    (V-AE-36)."""
+    t.need_module("rdma_rxe")
+    sh("ip", "link", "add", "rsdum", "type", "dummy")
+    try:
+        for first, second in (("rsiw", "rxe"), ("rxe", "rsiw")):
+            for kind in first, second:
+                t.topo.add_link("%s_dum" % kind, "rsdum", link_type=kind)
+            sh("ip", "link", "set", "rsdum", "up")
+            with t.sub("%s came first" % first), watching(t, "rsiw_dum") as tells:
+                tells("PORT_ERR", "rsdum", "down")
+                tells("PORT_ACTIVE", "rsdum", "up")
+            for kind in first, second:
+                sh("rdma", "link", "del", "%s_dum" % kind)
+    finally:
+        t.reap()
+        sh("ip", "link", "del", "rsdum")
+        sh("modprobe", "-r", "rdma_rxe")
 
 
 # ESP by AES-GCM: 16 octets of key and 4 of salt.

@@ -246,6 +246,8 @@ pub(crate) enum NetdevEvent {
     Unregister,
     /// The hardware address changed. Under RTNL.
     ChangeAddr,
+    /// The device may have begun or ceased to run, or to have a carrier. Under RTNL.
+    ChangeState,
     /// An IP address came or went; one that is new may not be usable yet. In any context.
     ChangeIps,
 }
@@ -255,6 +257,9 @@ impl NetdevEvent {
         Some(match u32::try_from(event).ok()? {
             b::netdev_cmd_NETDEV_UNREGISTER => Self::Unregister,
             b::netdev_cmd_NETDEV_CHANGEADDR => Self::ChangeAddr,
+            b::netdev_cmd_NETDEV_UP | b::netdev_cmd_NETDEV_DOWN | b::netdev_cmd_NETDEV_CHANGE => {
+                Self::ChangeState
+            }
             _ => return None,
         })
     }

@@ -171,6 +171,13 @@ impl<D: Driver> Found<D> {
         // SAFETY: by the invariant; the core gives up a device after its registration.
         unsafe { Object::get(self.0.as_ptr()) }
     }
+
+    /// Tells consumers if the state of the port is another one than they were told last. `netdev`
+    /// is the interface of the device. Process context, RTNL held.
+    pub(crate) fn port_changed(&self, netdev: &NetDevice) {
+        // SAFETY: the device is registered by the invariant; the interface is live.
+        unsafe { b::ib_dispatch_port_state_event(self.0.as_ptr(), netdev.as_ptr()) };
+    }
 }
 
 impl<D: Driver> Drop for Found<D> {
