@@ -55,7 +55,7 @@ ASKED = re.compile(
     r"\b(SOCK_[A-Z]\w+|SK_[A-Z]\w+|ICSK_[A-Z]\w+|preemptible|synchronize_rcu_tasks\w*"
     r"|vhost_task_create|kset_find_obj|sock_alloc_file|iw_create_cm_id|rdma_translate_ip"
     r"|dma_buf_vmap\w*|port_groups|tcp_get_hashinfo|tcp_write_queue_tail|skb_peek_next"
-    r"|sock_owned_by_user_nocheck|kallsyms_lookup_name|find_module|symbol_get)\b")
+    r"|sock_owned_by_user_nocheck|mutex_is_locked|kallsyms_lookup_name|find_module|symbol_get)\b")
 
 C_FIELD = re.compile(r"(?:->|(?<=[\w)\]])\.)\s*([a-z]\w*)\b(?!\s*\()")
 RUST_FIELD = re.compile(r"\(\*[\w.]+(?: \.[\w.]+)*(?:\([^()]*\))*(?:\.\w+(?:\([^()]*\))*)*\)\s*\.\s*(\w+)\b(?!\s*\()")

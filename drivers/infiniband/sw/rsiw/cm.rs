@@ -189,13 +189,15 @@ pub(crate) fn describe(cm: &Cm, id: ConsumerId, to: &mut Details<'_>) -> Result 
 ///
 /// For a consumer that listens on all devices, a device that comes or goes may fail: this returns
 /// no error then. With an error the RDMA CM would not use a new device at all, only because
-/// somebody else has one port of it; and no such consumer could start while a device leaves.
+/// somebody else has one port of it; and no such consumer could start while a device leaves. A
+/// device that moves to another namespace leaves and comes back, unknown to the rest of the driver.
 pub(crate) fn create_listen(cm: &Cm, id: CallId<'_>, backlog: u32) -> Result {
     let dev = &cm.endpoints.dev;
     acceptor::create(&cm.listeners, &cm.acceptors, &cm.endpoints, id, backlog)
         .map_err(|refusal| refusal.log(dev, caller(id), fmt!("cannot listen")))
         .or_else(|error| {
-            let does_without = acceptor::is_on_all(id) && !cm.serves.load(Relaxed);
+            let is_settled = cm.serves.load(Relaxed) && !dev.handle().is_moving();
+            let does_without = acceptor::is_on_all(id) && !is_settled;
             does_without.then_some(()).ok_or(error)
         })
 }

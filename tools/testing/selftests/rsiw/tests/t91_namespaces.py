@@ -2,6 +2,7 @@
 """Devices in network namespaces, and containers that have one."""
 
 import os
+import socket
 
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, Skip, test
@@ -9,7 +10,7 @@ from rsiwtest.groups import Group
 from rsiwtest.machine import wait_until
 from rsiwtest.namespaces import INIT, container, exclusive, move
 from rsiwtest.tools import ping, pinging, rping
-from rsiwtest.topo import (IF_B, NS_A, NS_B, B4, Path, devices, make_nodes, sh,
+from rsiwtest.topo import (IF_B, NS_A, NS_B, B4, Path, devices, inside, make_nodes, sh,
                            status)
 
 SAME = "rsiw_same"
@@ -91,6 +92,36 @@ def netns_move(t):
             move(topo.dev_b, NS_B, NS_A)
             make_nodes()
             rping(t, topo.wire, count=50)
+
+
+@test("netns-move-taken", cost=10, only_type="rsiw")
+def netns_move_taken(t):
+    """A device moves, and TCP has the port of somebody who listens on the wildcard: who listens
+    does without the device, all others can use it."""
+    topo, port = t.topo, t.port()
+    with exclusive(t):
+        listener = t.start("rping", "-s", "-p", port, netns=NS_B)
+        listener.wait_listening(port)
+        sh("rdma", "link", "del", topo.dev_b, netns=NS_B)
+        with inside(NS_B):
+            taken = socket.create_server(("", port))
+        with taken:
+            topo.add_link(topo.dev_b, IF_B, NS_B)
+            log = kmsg.rested()
+            move(topo.dev_b, NS_A, NS_B)
+            move(topo.dev_b, NS_B, NS_A)
+            make_nodes()
+            if not kmsg.says(log.read(), "rsiw", "cannot listen: " + kmsg.error("EADDRINUSE")):
+                raise Fail("nobody listens at the port that is taken")
+            rping(t, topo.wire, count=50)
+        if listener.poll() is not None:
+            raise Fail("who listens has ended:\n%s" % listener.tail())
+        with t.sub("another one is told"), inside(NS_B):
+            port = t.port()
+            with socket.create_server(("", port)):
+                rv, out = status("timeout", "20", "rping", "-s", "-p", str(port))
+            if rv == 124 or "in use" not in out:
+                raise Fail("status %d:\n%s" % (rv, out))
 
 
 @test("netns-any-address", cost=5, only_type="rsiw")

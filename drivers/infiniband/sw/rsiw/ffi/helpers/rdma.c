@@ -30,6 +30,16 @@ bool rsiw_helper_ib_device_try_get(struct ib_device *dev)
 }
 
 /*
+ * Returns whether the core removes @dev now, or moves it to another namespace: it asks all clients
+ * to let go of the device and, in a move, adds the device to them again. It holds the lock all the
+ * while, and at no other time.
+ */
+bool rsiw_helper_ib_device_is_moving(struct ib_device *dev)
+{
+	return mutex_is_locked(&dev->unregistration_lock);
+}
+
+/*
  * Returns the consumer's identifier, during its call to listen, connect or accept. The only user of
  * iw_cm is the RDMA CM, whose own identifiers begin with the consumer's.
  */

@@ -228,6 +228,13 @@ impl DeviceHandle {
         told == Some(true)
     }
 
+    /// Returns whether the core takes the device from its clients now: to remove it, or to move it
+    /// to another namespace, in which it adds the device to them again.
+    pub(crate) fn is_moving(&self) -> bool {
+        // SAFETY: the gate keeps the device alive.
+        self.with(|dev| unsafe { h::ib_device_is_moving(dev) }) == Some(true)
+    }
+
     /// Returns the core's number of the device, unless it is going away. A registered device keeps
     /// it until it is gone, and no other device has it meanwhile.
     pub(crate) fn number(&self) -> Option<u32> {
