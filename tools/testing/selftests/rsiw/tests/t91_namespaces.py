@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Devices in network namespaces, and containers that have one."""
 
+import errno
 import os
 import socket
 
@@ -9,6 +10,7 @@ from rsiwtest.core import Fail, Skip, test
 from rsiwtest.groups import Group
 from rsiwtest.machine import wait_until
 from rsiwtest.namespaces import INIT, container, exclusive, move
+from rsiwtest.pingpong import Pingpong
 from rsiwtest.tools import ping, pinging, rping
 from rsiwtest.topo import (IF_B, NS_A, NS_B, B4, Path, devices, inside, make_nodes, sh,
                            status)
@@ -142,6 +144,46 @@ def netns_any_address(t):
     if not kmsg.says(log.read(), "rsiw", "used from another network namespace"):
         raise Fail("no word in the log of the other namespace")
     ping(t, "127.0.0.1", port, 1)
+
+
+@test("netns-by-number", cost=15, only_type="rsiw")
+def netns_by_number(t):
+    """By number and for datagrams a program uses any device that it can open, which the mode of the
+    core decides. What it does is in the namespace of the interface."""
+    topo = t.topo
+    topo.changed = True
+    with t.sub("devices of others, by number"):
+        Pingpong(t, Path("elsewhere", None, None, topo.dev_a, topo.dev_b, "127.0.0.1", None, None),
+                 "ibv_rc_pingpong", 1, "-n", 100).finish()
+    with t.sub("a namespace stays as long as somebody has a queue pair for datagrams there"):
+        port = t.port()
+        with t.library("rsiw"):
+            user = t.start("ibv_ud_pingpong", "-d", topo.dev_b, "-g", 1, "-p", port)
+            user.wait_listening(port)
+        # Namespaces end one behind the other.
+        sh("ip", "netns", "add", "rsiw-c")
+        sh("ip", "link", "add", "rsdum", "type", "dummy", netns="rsiw-c")
+        topo.add_link(SAME, "rsdum", "rsiw-c")
+        for ns in (NS_B, "rsiw-c"):
+            sh("ip", "netns", "del", ns)
+        wait_until("a namespace has ended", 20, lambda: SAME not in devices())
+        if topo.dev_b not in devices():
+            raise Fail("a namespace ends while there is a queue pair")
+        user.reap()
+        wait_until("the other namespace has ended", 20, lambda: topo.dev_b not in devices())
+    with exclusive(t), t.sub("exclusive: no device of others can be opened"):
+        ibdev = sh("sh", "-c", "grep -lx %s /sys/class/infiniband_verbs/*/ibdev" % topo.dev_b,
+                   netns=NS_B)
+        node = "/dev/infiniband/" + ibdev.split("/")[-2]
+        with inside(NS_B):
+            os.close(os.open(node, os.O_RDWR))
+        try:
+            os.close(os.open(node, os.O_RDWR))
+        except OSError as e:
+            if e.errno != errno.EPERM:
+                raise Fail("%s: %s" % (node, e)) from e
+        else:
+            raise Fail("%s can be opened" % node)
 
 
 @test("netns-interface", cost=10, only_type="rsiw")
