@@ -78,6 +78,7 @@ const COPIES: &[&[Copied]] = &[
     models::placement::COPIED,
     models::rcu_table::COPIED,
     models::recv_ring::COPIED,
+    models::room::COPIED,
     models::send_ring::COPIED,
     models::wakers::COPIED,
     mr::model::COPIED,

@@ -11,6 +11,7 @@ mod noticeboard;
 pub(crate) mod placement;
 pub(crate) mod rcu_table;
 pub(crate) mod recv_ring;
+pub(crate) mod room;
 pub(crate) mod send_ring;
 mod short_timer;
 pub(crate) mod wakers;

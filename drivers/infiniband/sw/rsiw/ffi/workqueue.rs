@@ -15,7 +15,8 @@ use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::workqueue::{
     Queue,
-    RawWorkItem, //
+    RawWorkItem,
+    Work, //
 };
 
 /// For work that sleeps, and that may be waited for while memory is reclaimed.
@@ -129,6 +130,12 @@ impl OwnedQueue {
         // SAFETY: by the invariant the queue is valid.
         unsafe { b::drain_workqueue(self.0.as_ptr()) };
     }
+}
+
+/// Waits until `work` is done, if it is queued or runs.
+pub(crate) fn flush<T, const ID: u64>(work: &Work<T, ID>) {
+    // SAFETY: `work` is a live item, which its constructor has initialised.
+    unsafe { b::flush_work(Work::raw_get(work)) };
 }
 
 fn is_online(cpu: CpuId) -> bool {

@@ -211,7 +211,9 @@ impl<'a> Datagram<'a> {
         let (padded, icrc) = rest
             .split_last_chunk::<ICRC_LEN>()
             .ok_or(Discard::Malformed)?;
-        if padded.len() & MAX_PAD != 0 {
+        // IP puts packets together that are longer than any MTU.
+        // CAST: 4096.
+        if padded.len() & MAX_PAD != 0 || padded.len() > LONGEST_MESSAGE as usize {
             return Err(Discard::Malformed);
         }
         let transport = payload.get(..headers.len()).ok_or(Discard::Malformed)?;

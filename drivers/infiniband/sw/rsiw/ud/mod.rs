@@ -2,14 +2,15 @@
 
 //! Queue pairs for unreliable datagrams (UD), of processes with own rings. They have nothing in
 //! common with those that have a stream: [`UdQp`] sends in the call of the process, or in a work
-//! item; the ports of the device ([`ports`]) receive, and find a queue pair by its number.
+//! item, by a socket of its own; the ports of the device ([`ports`]) receive, and find a queue pair
+//! by its number.
 //!
 //! A process names in each request where the datagram goes: an address handle is a matter of its
 //! library. The states and the packets are in `proto::datagram`.
 //!
 //! Locks: `UdQp::sending`, or `UdQp::receiving` > `UdQp::steps`; none is held while a completion is
-//! told. Whoever sends may wait for room in the socket with `sending` held; nobody waits for a
-//! peer.
+//! told. Nobody waits for room in a socket: whoever finds none leaves the rest to the work item,
+//! which the socket's callback queues.
 //!
 //! Context: process; softirq where datagrams are received.
 #![forbid(unsafe_code)]
@@ -18,7 +19,10 @@ pub(crate) mod ports;
 mod rq;
 mod sq;
 
-use self::ports::UdPorts;
+use self::ports::{
+    UdPorts,
+    UdUser, //
+};
 use self::rq::UdRq;
 use self::sq::UdSq;
 use crate::abi::own::{
@@ -35,6 +39,11 @@ use crate::cq::{
     Overflow, //
 };
 use crate::device::Pd;
+use crate::ffi::net::udp::{
+    Readiness,
+    UdpHandler,
+    UdpSocket, //
+};
 use crate::ffi::rdma::attr::{
     AccessFlags,
     AsyncEvent,
@@ -83,6 +92,7 @@ use kernel::prelude::*;
 use kernel::sync::atomic::{
     Acquire,
     Atomic,
+    Full,
     Relaxed,
     Release, //
 };
@@ -90,6 +100,7 @@ use kernel::sync::{
     new_mutex,
     new_spinlock_irq,
     Arc,
+    ArcBorrow,
     Mutex,
     SpinLockIrq, //
 };
@@ -139,11 +150,20 @@ pub(crate) struct UdQp {
     steps: SpinLockIrq<QpPath>,
     #[pin]
     sending: Mutex<UdSq>,
+    /// What is under way counts for this queue pair alone. So nobody else waits for a neighbour
+    /// that does not answer.
+    sock: Arc<UdpSocket>,
+    /// A request waits for room in the socket.
+    waits: Atomic<bool>,
+    /// `None` once the queue pair is destroyed.
+    #[pin]
+    readiness: Mutex<Option<Readiness<Self>>>,
     #[pin]
     receiving: SpinLockIrq<UdRq>,
     /// Goes on with what a call has left.
     #[pin]
     work: Work<Self>,
+    user: UdUser,
     _quota: Quota,
 }
 
@@ -177,12 +197,14 @@ impl UdQp {
         if !features.has_datagrams() {
             return Err(EOPNOTSUPP);
         }
-        let number = ports.number_for_new()?;
         let layout = Rings::Own.layout();
         fit(cap, srq.is_some(), layout.max_sge, layout.max_inline)?;
         cap.max_inline_data = layout.max_inline;
         let dev = pd.device();
         let quota = Quota::take(dev.limits(), |limits| &limits.ud_qps)?;
+        let user = ports.join()?;
+        let netdev = dev.netdev().ok_or(ENODEV)?;
+        let sock = UdpSocket::sender(&netdev, user.number, dev.ways())?;
         let loaded = dev.queues().loaded();
         let (sq, send_offer) = new_ring(layout.sqe, cap.max_send_wr, udata, loaded)?;
         cap.max_send_wr = sq.len();
@@ -216,8 +238,12 @@ impl UdQp {
                 attrs: Atomic::new(UdAttrs::NEW.to_word()),
                 steps <- new_spinlock_irq!(QpPath::NOTHING, "rsiw::UdQp::steps"),
                 sending <- new_mutex!(sending, "rsiw::UdQp::sending"),
+                sock,
+                waits: Atomic::new(false),
+                readiness <- new_mutex!(None, "rsiw::UdQp::readiness"),
                 receiving <- new_spinlock_irq!(receiving, "rsiw::UdQp::receiving"),
                 work <- new_work!("rsiw::UdQp::work"),
+                user,
                 _quota: quota,
             }),
             GFP_KERNEL_ACCOUNT,
@@ -230,12 +256,19 @@ impl UdQp {
             }
         };
         qp.num.store(num, Relaxed);
-        ports.join(number);
-        if let Err(e) = qp.answer(features, udata) {
+        let ready = qp.follow_socket();
+        if let Err(e) = ready.and_then(|()| qp.answer(features, udata)) {
             qp.destroy();
             return Err(e);
         }
         Ok((qp, num))
+    }
+
+    /// Lets the socket tell when it has room.
+    fn follow_socket(self: &Arc<Self>) -> Result {
+        let readiness = Readiness::install(&self.sock, self.clone())?;
+        *self.readiness.lock() = Some(readiness);
+        Ok(())
     }
 
     /// Tells the process how to map the rings.
@@ -450,7 +483,8 @@ impl UdQp {
         drop(steps);
         self.reset();
         self.forget_offers();
-        self.ports.leave();
+        let readiness = self.readiness.lock().take();
+        drop(readiness);
     }
 
     fn log(&self, why: &str) {
@@ -469,6 +503,15 @@ fn state_of(state: IbQpState) -> Result<UdState> {
         IbQpState::Err => UdState::Error,
         IbQpState::Sqd | IbQpState::Sqe => return Err(EINVAL),
     })
+}
+
+impl UdpHandler for UdQp {
+    fn ready(this: ArcBorrow<'_, Self>) {
+        // Whoever has found no room sets it, then looks for room once more.
+        if this.waits.xchg(false, Full) {
+            Arc::from(this).leave_to_work();
+        }
+    }
 }
 
 impl WorkItem for UdQp {

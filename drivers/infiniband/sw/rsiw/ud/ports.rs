@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the datagrams of a device come and go: a UDP socket for each of its GIDs, while it has
-//! queue pairs for datagrams. So no port is open on a host without a program that uses them.
+//! Where the datagrams of a device arrive: a UDP socket for each of its GIDs, while it has queue
+//! pairs for datagrams. So no port is open on a host without a program that uses them.
 //!
-//! Locks: `UdPorts::users` is held while sockets are made and closed. Senders do not take it. So a
-//! process that holds it, and is kept off its processor, keeps nobody from sending. The spin lock
-//! `UdPorts::open` is taken with `users` held or by itself.
+//! A work item opens and closes the sockets. So none belongs to the process that has happened to
+//! need it first, and nobody waits for a process that is kept off its processor.
 //!
-//! Context: process; softirq where datagrams are received.
+//! Context: process; softirq where datagrams are received. The spin lock `UdPorts::sockets` is taken
+//! by itself.
 #![forbid(unsafe_code)]
 
 use super::UdQpTable;
 use crate::device::Device;
 use crate::ffi::hash::crc32;
-use crate::ffi::net::netdev::NetDevice;
 use crate::ffi::net::udp::{
-    Arrivals,
-    DatagramHandler,
+    Readiness,
+    UdpHandler,
     UdpSocket, //
 };
 use crate::ffi::rdma::attr::Qpn;
 use crate::ffi::rsiw::params;
+use crate::ffi::workqueue;
 use crate::log::Author;
 use crate::proto::by_number::{
     addresses_of,
@@ -37,11 +37,9 @@ use crate::proto::datagram::{
 use core::num::Saturating;
 use kernel::prelude::*;
 use kernel::sync::{
-    new_mutex,
     new_spinlock,
     Arc,
     ArcBorrow,
-    Mutex,
     SpinLock, //
 };
 use kernel::workqueue::{
@@ -62,44 +60,77 @@ pub(crate) struct UdPorts {
     pub(super) dev: Arc<Device>,
     pub(super) qps: Arc<UdQpTable>,
     #[pin]
-    users: Mutex<Users>,
-    /// Changed only by those who hold `users`.
+    sockets: SpinLock<Sockets>,
+    /// Opens and closes sockets, and takes in what a callback has left.
     #[pin]
-    open: SpinLock<OpenPorts>,
+    work: Work<Self>,
 }
 
-/// The queue pairs that need sockets.
-struct Users {
-    /// How many they are.
-    count: Saturating<usize>,
+impl_has_work! {
+    impl HasWork<Self> for UdPorts { self.work }
+}
+
+struct Sockets {
+    /// How many queue pairs need the sockets.
+    users: Saturating<usize>,
+    /// The UDP port at both ends, while there are users.
+    number: u16,
+    gids: GidTable,
     /// The device is gone.
     closed: bool,
-    /// The UDP port of the open sockets, at both ends.
-    number: u16,
+    /// The sockets. Only the work item changes them.
+    open: [Option<OpenPort>; MAX_GIDS],
+    /// Why a socket that is wanted is not there.
+    failed: Option<Error>,
 }
 
-struct OpenPorts {
-    gids: GidTable,
-    ports: [Option<Arc<UdPort>>; MAX_GIDS],
+impl Sockets {
+    /// Returns the address of the socket that is wanted at `index`.
+    fn wanted(&self, index: usize) -> Option<(Gid, u16)> {
+        let gid = self.gids.get(index);
+        (self.users.0 > 0 && !self.closed && gid != NO_GID).then_some((gid, self.number))
+    }
+
+    fn port(&self, index: usize) -> Option<&Arc<UdPort>> {
+        self.open.get(index)?.as_ref().map(|open| &open.port)
+    }
+}
+
+/// A queue pair needs the sockets of its device, until this is dropped. Process context.
+pub(super) struct UdUser {
+    ports: Arc<UdPorts>,
+    /// The UDP port at both ends.
+    pub(super) number: u16,
+}
+
+impl Drop for UdUser {
+    fn drop(&mut self) {
+        let mut sockets = self.ports.sockets.lock();
+        sockets.users -= 1;
+        let is_last = sockets.users.0 == 0;
+        drop(sockets);
+        if is_last {
+            self.ports.leave_to_work();
+        }
+    }
 }
 
 impl UdPorts {
     pub(crate) fn new(dev: &Arc<Device>, qps: Arc<UdQpTable>) -> Result<Arc<Self>> {
-        let users = Users {
-            count: Saturating(0),
-            closed: false,
+        let sockets = Sockets {
+            users: Saturating(0),
             number: 0,
-        };
-        let open = OpenPorts {
             gids: GidTable::EMPTY,
-            ports: [const { None }; MAX_GIDS],
+            closed: false,
+            open: [const { None }; MAX_GIDS],
+            failed: None,
         };
         Arc::pin_init(
             pin_init!(Self {
                 dev: dev.clone(),
                 qps,
-                users <- new_mutex!(users, "rsiw::UdPorts::users"),
-                open <- new_spinlock!(open, "rsiw::UdPorts::open"),
+                sockets <- new_spinlock!(sockets, "rsiw::UdPorts::sockets"),
+                work <- new_work!("rsiw::UdPorts::work"),
             }),
             GFP_KERNEL,
         )
@@ -107,7 +138,7 @@ impl UdPorts {
 
     /// Returns the UDP port that is used if a new queue pair is the first; or `EOPNOTSUPP`, with a
     /// line in the log, if the device has no datagrams.
-    pub(super) fn number_for_new(&self) -> Result<u16> {
+    fn number_for_new(&self) -> Result<u16> {
         let number = params::ud_port();
         let why = if number == 0 {
             "the parameter ud_port is 0"
@@ -121,67 +152,64 @@ impl UdPorts {
         Err(EOPNOTSUPP)
     }
 
-    /// Counts a user of the sockets, until [`UdPorts::leave`], and opens them.
-    pub(super) fn join(&self, number: u16) {
-        let mut users = self.users.lock();
-        if users.count.0 == 0 {
-            users.number = number;
+    /// Counts a user of the sockets, and waits until they are open.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the device has no datagrams, and what keeps a socket from being made. That a
+    /// port is in use, or that the first GID is no address of the interface, is no error: there are
+    /// no datagrams at that GID.
+    pub(super) fn join(self: &Arc<Self>) -> Result<UdUser> {
+        let number = self.number_for_new()?;
+        let mut sockets = self.sockets.lock();
+        if sockets.users.0 == 0 {
+            sockets.number = number;
         }
-        users.count += 1;
-        self.open_all(&users);
-    }
-
-    pub(super) fn leave(&self) {
-        let mut users = self.users.lock();
-        users.count -= 1;
-        if users.count.0 == 0 {
-            self.close_all();
-        }
+        sockets.users += 1;
+        let user = UdUser {
+            ports: self.clone(),
+            number: sockets.number,
+        };
+        drop(sockets);
+        self.leave_to_work();
+        workqueue::flush(&self.work);
+        let failed = self.sockets.lock().failed;
+        failed.map_or(Ok(user), Err)
     }
 
     /// Takes note of the GIDs of the device.
-    pub(crate) fn follow(&self, gids: &GidTable) {
-        let users = self.users.lock();
-        self.open.lock().gids = *gids;
-        if users.count.0 > 0 {
-            self.open_all(&users);
-        }
+    pub(crate) fn follow(self: &Arc<Self>, gids: &GidTable) {
+        self.sockets.lock().gids = *gids;
+        self.leave_to_work();
     }
 
-    /// Puts `port`, a socket or none, in the place of the socket of the GID at `index`, and closes
-    /// the old one.
-    fn replace(&self, index: usize, port: Option<Arc<UdPort>>) {
-        let old = match self.open.lock().ports.get_mut(index) {
-            Some(slot) => core::mem::replace(slot, port),
-            None => port,
-        };
-        if let Some(old) = old {
-            old.close();
-        }
+    fn leave_to_work(self: &Arc<Self>) {
+        let _ = self.dev.queues().cm.enqueue(self.clone());
     }
 
-    /// Opens the sockets of all GIDs that have none, and closes those of former GIDs.
-    fn open_all(&self, users: &Users) {
-        let Some(netdev) = self.dev.netdev().filter(|_| !users.closed) else {
-            return;
-        };
+    /// Closes all for good, as the device goes away.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.sockets.lock().closed = true;
+        self.leave_to_work();
+        workqueue::flush(&self.work);
+    }
+
+    /// Opens the sockets that are wanted, and closes all others.
+    fn adjust(self: &Arc<Self>) {
+        let mut failed = None;
         for index in 0..MAX_GIDS {
-            let (gid, is_open) = {
-                let open = self.open.lock();
-                let gid = open.gids.get(index);
-                let port = open.ports.get(index).and_then(Option::as_ref);
-                (gid, port.is_some_and(|port| port.gid == gid))
-            };
-            if is_open {
+            let sockets = self.sockets.lock();
+            let wanted = sockets.wanted(index);
+            let is_right = sockets.port(index).map(|port| (port.gid, port.number)) == wanted;
+            drop(sockets);
+            if is_right {
                 continue;
             }
-            // The old socket is closed even if no other one replaces it.
+            // The address may be that of the new socket.
             self.replace(index, None);
-            if gid == NO_GID {
-                continue;
-            }
-            match self.open(&netdev, gid, users.number) {
-                Ok(port) => self.replace(index, Some(port)),
+            let opened = wanted.map_or(Ok(None), |at| self.open(at).map(Some));
+            match opened {
+                Ok(port) => self.replace(index, port),
                 // The first GID need not be an address of the interface.
                 Err(e) if e == EADDRNOTAVAIL || e == EAFNOSUPPORT => {}
                 Err(e) => {
@@ -190,117 +218,99 @@ impl UdPorts {
                         Author::Kernel,
                         fmt!("no datagrams at GID {index}: error {errno}"),
                     );
+                    if e != EADDRINUSE {
+                        failed = Some(e);
+                    }
                 }
             }
         }
+        self.sockets.lock().failed = failed;
     }
 
-    fn open(&self, netdev: &NetDevice, gid: Gid, number: u16) -> Result<Arc<UdPort>> {
+    /// Puts a socket, or none, in the place of that of the GID at `index`, which is closed when this
+    /// returns.
+    fn replace(&self, index: usize, port: Option<OpenPort>) {
+        let old = match self.sockets.lock().open.get_mut(index) {
+            Some(slot) => core::mem::replace(slot, port),
+            None => port,
+        };
+        drop(old);
+    }
+
+    fn open(self: &Arc<Self>, (gid, number): (Gid, u16)) -> Result<OpenPort> {
+        let netdev = self.dev.netdev().ok_or(ENODEV)?;
         let at = netdev.address(gid, number);
-        let sock = UdpSocket::new(netdev, &at, self.dev.ways())?;
-        UdPort::new(self, gid, number, sock)
+        let sock = UdpSocket::receiver(&netdev, &at, self.dev.ways())?;
+        let port = UdPort {
+            gid,
+            number,
+            ports: self.clone(),
+            sock: sock.clone(),
+        };
+        let port = Arc::new(port, GFP_KERNEL)?;
+        let _readiness = Readiness::install(&sock, port.clone())?;
+        Ok(OpenPort { _readiness, port })
     }
 
-    /// Returns the socket from which datagrams of the GID at `index` go to `dest`, and their
-    /// address. See [`addresses_of`] for GIDs that are no address.
-    pub(super) fn way(&self, index: usize, dest: Gid) -> Option<(Arc<UdPort>, Gid)> {
-        let open = self.open.lock();
-        let gids = (open.gids.get(index), dest);
-        let mut ports = open.ports.iter().flatten();
+    /// Returns the addresses from and to which datagrams of the GID at `index` go, if their `dest`
+    /// is this. See [`addresses_of`] for GIDs that are no address.
+    pub(super) fn way(&self, index: usize, dest: Gid) -> Option<(Gid, Gid)> {
+        let sockets = self.sockets.lock();
+        let gids = (sockets.gids.get(index), dest);
         // Bound: [`MAX_GIDS`].
-        let addresses = ports.clone().map(|port| port.gid);
-        let (own, to) = addresses_of(gids, open.gids.get(0), addresses)?;
-        let port = ports.find(|port| port.gid == own)?;
-        Some((port.clone(), to))
+        let addresses = sockets.open.iter().flatten().map(|open| open.port.gid);
+        addresses_of(gids, sockets.gids.get(0), addresses)
     }
 
-    /// Closes all for good, as the device goes away.
-    pub(crate) fn close(&self) {
-        let mut users = self.users.lock();
-        users.closed = true;
-        self.close_all();
-    }
-
-    fn close_all(&self) {
+    /// Takes in what callbacks have left, and what came before they were there. Returns whether
+    /// something is left again.
+    fn receive_left(&self) -> bool {
+        let mut is_left = false;
         for index in 0..MAX_GIDS {
-            self.replace(index, None);
+            let port = self.sockets.lock().port(index).cloned();
+            is_left |= port.is_some_and(|port| port.receive_some());
+        }
+        is_left
+    }
+}
+
+impl WorkItem for UdPorts {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.adjust();
+        if this.receive_left() {
+            this.leave_to_work();
         }
     }
+}
+
+/// A socket while it is open. To be dropped in process context, without a lock.
+struct OpenPort {
+    /// Dropped first: nobody is told any more.
+    _readiness: Readiness<UdPort>,
+    port: Arc<UdPort>,
 }
 
 /// The socket of a GID.
-#[pin_data]
-pub(super) struct UdPort {
+struct UdPort {
     gid: Gid,
     number: u16,
-    dev: Arc<Device>,
-    qps: Arc<UdQpTable>,
+    /// They have this port until the last user has left, or the device.
+    ports: Arc<UdPorts>,
     sock: Arc<UdpSocket>,
-    /// `None` once the port is closed.
-    #[pin]
-    arrivals: Mutex<Option<Arrivals<UdPort>>>,
-    #[pin]
-    work: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for UdPort { self.work }
 }
 
 impl UdPort {
-    fn new(ports: &UdPorts, gid: Gid, number: u16, sock: Arc<UdpSocket>) -> Result<Arc<Self>> {
-        let port = Arc::pin_init(
-            pin_init!(Self {
-                gid,
-                number,
-                dev: ports.dev.clone(),
-                qps: ports.qps.clone(),
-                sock,
-                arrivals <- new_mutex!(None, "rsiw::UdPort::arrivals"),
-                work <- new_work!("rsiw::UdPort::work"),
-            }),
-            GFP_KERNEL,
-        )?;
-        let arrivals = Arrivals::install(&port.sock, port.clone())?;
-        *port.arrivals.lock() = Some(arrivals);
-        // Nobody was told of what came before.
-        port.leave_to_work();
-        Ok(port)
-    }
-
-    pub(super) fn gid(&self) -> Gid {
-        self.gid
-    }
-
-    pub(super) fn number(&self) -> u16 {
-        self.number
-    }
-
-    /// Ends the reports of arrivals. The socket is closed when the last sender lets go of it.
-    fn close(&self) {
-        let arrivals = self.arrivals.lock().take();
-        drop(arrivals);
-    }
-
-    /// Sends a packet; see [`UdpSocket::send`].
-    pub(super) fn send(&self, to: Gid, packet: &[u8], tos: u8, hops: u8) -> Result {
-        let netdev = self.dev.netdev().ok_or(ENODEV)?;
-        let to = netdev.address(to, self.number);
-        self.sock.send(&to, packet, tos, hops)
-    }
-
-    fn leave_to_work(self: &Arc<Self>) {
-        let _ = self.dev.queues().data.enqueue(self.clone());
-    }
-
-    /// Takes in what has arrived, and leaves to a work item what is too much for one time.
-    fn receive_some(this: ArcBorrow<'_, Self>) {
+    /// Takes in what has arrived. Returns whether that is too much for one time: the work item does
+    /// the rest then.
+    fn receive_some(&self) -> bool {
         for _ in 0..AT_A_TIME {
-            if !this.receive() {
-                return;
+            if !self.receive() {
+                return false;
             }
         }
-        Arc::from(this).leave_to_work();
+        true
     }
 
     /// Takes in a datagram, if there is one. Returns whether there was.
@@ -316,26 +326,20 @@ impl UdPort {
                 }
             }
         };
-        self.dev.count(Some(counter));
+        self.ports.dev.count(Some(counter));
         true
     }
 
     fn hand_over(&self, datagram: &Datagram<'_>) -> Result<(), Discard> {
-        let qp = self.qps.lookup(Qpn(datagram.headers.dest_qpn));
+        let qp = self.ports.qps.lookup(Qpn(datagram.headers.dest_qpn));
         qp.ok_or(Discard::NoQp)?.receive(datagram)
     }
 }
 
-impl DatagramHandler for UdPort {
-    fn arrived(this: ArcBorrow<'_, Self>) {
-        Self::receive_some(this);
-    }
-}
-
-impl WorkItem for UdPort {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        Self::receive_some(this.as_arc_borrow());
+impl UdpHandler for UdPort {
+    fn ready(this: ArcBorrow<'_, Self>) {
+        if this.receive_some() {
+            this.ports.leave_to_work();
+        }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! A request completes when the host has its datagram, or has lost it: nobody tells either way.
 //!
-//! Context: process, under `UdQp::sending`; sending may wait for room in the socket.
+//! Context: process, under `UdQp::sending`.
 #![forbid(unsafe_code)]
 
 use super::UdQp;
@@ -43,6 +43,7 @@ use crate::wire::roce::Headers;
 use core::num::Wrapping;
 use kernel::num::casts::u32_as_usize;
 use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::barrier::{
     smp_mb,
     Full, //
@@ -51,6 +52,9 @@ use kernel::sync::Arc;
 
 // Programs learn from the attributes of the port how much they can send. Both numbers must agree.
 const _: () = assert!(datagram::MOST_HEADERS == attr::MOST_HEADERS);
+
+/// How many requests are sent before somebody else has the processor.
+const AT_A_TIME: u32 = 256;
 
 /// What is needed to send.
 pub(super) struct UdSq {
@@ -72,6 +76,21 @@ struct UdWqe {
     signalled: bool,
     /// Octets, or what failed.
     result: Result<u32, Fault>,
+}
+
+/// There is no room in the socket. The request stays.
+struct NoRoom;
+
+/// Why a request was not sent.
+enum NotSent {
+    NoRoom,
+    Failed(Fault),
+}
+
+impl From<Fault> for NotSent {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault)
+    }
 }
 
 impl UdSq {
@@ -96,36 +115,45 @@ impl UdSq {
         self.psn.0 = psn;
     }
 
-    /// Takes the oldest request out, if there is one; `send` gets its front and its flags, and
-    /// sends it.
+    /// Takes the oldest request out, if there is one, unless there is no room for it; `send` gets
+    /// its front and its flags, and sends it.
     fn take(
         &mut self,
         sig_all: bool,
-        send: impl FnOnce(&mut Self, &Front, u16) -> Result<u32, Fault>,
-    ) -> Option<UdWqe> {
+        send: impl FnOnce(&mut Self, &Front, u16) -> Result<u32, NotSent>,
+    ) -> Result<Option<UdWqe>, NoRoom> {
         let entry = self.ring.entry(self.get);
         let flags = entry.flags();
         if flags & wqe::VALID == 0 {
-            return None;
+            return Ok(None);
         }
         let front = Front::of(entry, self.layout.rest);
-        let result = send(self, &front, flags);
+        let result = match send(self, &front, flags) {
+            Ok(len) => Ok(len),
+            Err(NotSent::Failed(fault)) => Err(fault),
+            Err(NotSent::NoRoom) => return Err(NoRoom),
+        };
         self.ring.entry(self.get).set_flags(0);
         self.get.advance();
         // The library rings the doorbell only if it finds the slot before its own cleared. So
         // clear, then look at the next slot: one of the two sees the other.
         smp_mb(Full);
-        Some(UdWqe {
+        Ok(Some(UdWqe {
             id: front.base.id,
             signalled: sig_all || flags & wqe::SIGNALLED != 0,
             result,
-        })
+        }))
+    }
+
+    /// Takes the oldest request out, if there is one, and sends nothing.
+    fn take_unsent(&mut self) -> Option<UdWqe> {
+        self.take(true, |_, _, _| Ok(0)).ok().flatten()
     }
 
     /// Drops all requests, as many as the ring has slots.
     pub(super) fn drop_posted(&mut self) -> Drained {
         let most = u32_as_usize(self.ring.len());
-        drain(most, || self.take(false, |_, _, _| Ok(0)), drop)
+        drain(most, || self.take_unsent(), drop)
     }
 
     /// Copies the message of the oldest request to the room for it, and returns its length: `most`
@@ -180,12 +208,13 @@ impl UdSq {
 }
 
 impl UdQp {
-    /// Sends what is posted, at most as many requests as there are slots.
+    /// Sends what is posted, some at a time. If there is no room in the socket, its callback goes
+    /// on.
     pub(super) fn send_all(self: &Arc<Self>) -> Drained {
         let (mut notify, mut failed) = (false, false);
         let mut from = None;
         let mut sending = self.sending.lock();
-        let mut left = sending.ring.len();
+        let mut left = AT_A_TIME;
         let drained = loop {
             // The consumer may take a step meanwhile.
             if self.attrs().state != UdState::Rts {
@@ -198,8 +227,16 @@ impl UdQp {
             let send = |sending: &mut UdSq, front: &Front, flags| {
                 self.send(sending, front, flags) //
             };
-            let Some(taken) = sending.take(self.sig_all, send) else {
-                break Drained::Empty;
+            let taken = match sending.take(self.sig_all, send) {
+                Ok(Some(taken)) => taken,
+                Ok(None) => break Drained::Empty,
+                Err(NoRoom) if self.waits.load(Relaxed) => break Drained::Empty,
+                Err(NoRoom) => {
+                    // There may have been room since then, of which nobody was told.
+                    self.waits.store(true, Relaxed);
+                    smp_mb(Full);
+                    continue;
+                }
             };
             failed = taken.result.is_err();
             match self.complete_send(&taken) {
@@ -225,22 +262,23 @@ impl UdQp {
     }
 
     /// Sends a request's datagram. Returns the octets of its message.
-    fn send(&self, sending: &mut UdSq, front: &Front, flags: u16) -> Result<u32, Fault> {
+    fn send(&self, sending: &mut UdSq, front: &Front, flags: u16) -> Result<u32, NotSent> {
         let DatagramRequest {
             dest,
             path,
             immediate,
         } = front.datagram().ok_or(Fault::LocalOperation)?;
         let dev = &self.ports.dev;
-        let most = datagram::longest_message(dev.netdev().map_or(0, |netdev| netdev.mtu()));
+        let netdev = dev.netdev();
+        let most = datagram::longest_message(netdev.as_ref().map_or(0, |netdev| netdev.mtu()));
         let len = sending.fetch(&self.pd, front, flags, most)?;
-        let Wrapping(psn) = sending.psn;
-        sending.psn += 1;
-        let Some((port, to)) = self.ports.way(path.sgid_index.into(), dest.dgid) else {
+        let way = self.ports.way(path.sgid_index.into(), dest.dgid);
+        let (Some(netdev), Some((own, to))) = (netdev, way) else {
             // The address was there when the address handle was made, and is gone.
             dev.count(Some(Counter::DatagramsDropped));
             return Ok(len);
         };
+        let Wrapping(psn) = sending.psn;
         let own_qkey = self.attrs().qkey;
         let headers = Headers {
             solicited: flags & wqe::SOLICITED != 0,
@@ -251,12 +289,19 @@ impl UdQp {
             src_qpn: self.num().0,
             immediate,
         };
-        let gids = (&port.gid(), &to);
-        let number = port.number();
+        let number = self.user.number;
         let message_len = u32_as_usize(len);
+        let gids = (&own, &to);
         let packet = datagram::seal(&mut sending.room, message_len, headers, gids, number, crc32);
         let packet = packet.ok_or(Fault::LocalOperation)?;
-        let sent = port.send(to, packet, path.traffic_class, path.hop_limit);
+        let ends = (&netdev.address(own, number), &netdev.address(to, number));
+        let sent = self
+            .sock
+            .send(ends, packet, path.traffic_class, path.hop_limit);
+        if sent == Err(EAGAIN) {
+            return Err(NotSent::NoRoom);
+        }
+        sending.psn += 1;
         dev.count(Some(match sent {
             Ok(()) => Counter::TxDatagrams,
             Err(_) => Counter::DatagramsDropped,
@@ -285,7 +330,7 @@ impl UdQp {
             return Drained::Empty;
         }
         let most = u32_as_usize(sending.ring.len());
-        let take = || sending.take(true, |_, _, _| Ok(0));
+        let take = || sending.take_unsent();
         let flush = |taken: UdWqe| {
             let what = (taken.id, OperationType::Send);
             let rest = (0, Extra::Nothing, false);

@@ -20,7 +20,7 @@ uint32_t mtu;
 unsigned int rounds = 20, messages = 10000;
 
 static unsigned int wait_ms;
-static const char *later;
+static const char *later, *silent;
 static bool floods;
 static struct both b;
 
@@ -33,6 +33,8 @@ static const struct opt options[] = {
 	  .num = &wait_ms, .min = 1, .max = 600000 },
 	{ "later", "ADDR", "only use an address of the server side that comes and goes",
 	  .str = &later },
+	{ "silent", "ADDR", "nobody answers at this address, nor at the two behind it",
+	  .str = &silent },
 	{ "flood", "", "only send until the devices are gone", .flag = &floods },
 	{ }
 };
@@ -520,6 +522,8 @@ static void run(void)
 	resets();
 	part("many messages");
 	many();
+	if (silent)
+		silent_neighbours(silent);
 	part("the devices are closed");
 	close_devices();
 }

@@ -15,66 +15,118 @@ static int set_option(struct socket *sock, int level, int name, int value)
 						sizeof(value));
 }
 
-/* Makes an IPv6 socket send datagrams whole, and take those of adapters, which have no checksum. */
-static int prepare_ipv6(struct socket *sock)
+/* @sock is a new one that receives. It keeps up to @octets of buffers with what was received. */
+int rsiw_helper_udp_prepare_receiver(struct socket *sock, int octets)
 {
-	int ret = ip6_sock_set_v6only(sock->sk);
+	struct sock *sk = sock->sk;
+	int ret;
 
-	if (!ret)
-		ret = set_option(sock, SOL_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-	if (!ret)
-		ret = set_option(sock, SOL_IPV6, IPV6_DONTFRAG, 1);
-	if (!ret)
-		ret = set_option(sock, SOL_UDP, UDP_NO_CHECK6_RX, 1);
+	/* The kernel doubles the number, for what buffers take beside their octets. */
+	sock_set_rcvbuf(sk, octets / 2);
+	/* Nobody polls the interface for it; kernels that cannot poll do not know the option. */
+	set_option(sock, SOL_SOCKET, SO_BUSY_POLL, 0);
+	if (sk->sk_family == AF_INET)
+		return 0;
+	ret = ip6_sock_set_v6only(sk);
+	/* Adapters send without a checksum. */
+	return ret ?: set_option(sock, SOL_UDP, UDP_NO_CHECK6_RX, 1);
+}
+
+/*
+ * @sock is a new one that sends datagrams from @port. An IPv6 socket sends those of IPv4, too. As
+ * the socket has a number, UDP looks for none, and as it is in none of UDP's tables, it receives
+ * nothing, and others may send from the same port.
+ */
+int rsiw_helper_udp_prepare_sender(struct socket *sock, u16 port)
+{
+	struct sock *sk = sock->sk;
+	int ret = set_option(sock, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+
+	if (!ret && sk->sk_family == AF_INET6) {
+		ret = set_option(sock, SOL_IPV6, IPV6_V6ONLY, 0);
+		ret = ret ?: set_option(sock, SOL_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+		ret = ret ?: set_option(sock, SOL_IPV6, IPV6_DONTFRAG, 1);
+	}
+	sk->sk_use_task_frag = false;
+	inet_sk(sk)->inet_num = port;
+	inet_sk(sk)->inet_sport = htons(port);
 	return ret;
 }
 
-/* @sock is new. It keeps up to @octets of buffers with what was received. */
-int rsiw_helper_udp_prepare(struct socket *sock, int octets)
+/* Adds a control message behind those of @msg, for which there is room. Returns its data. */
+static void *put_option(struct msghdr *msg, int level, int type, size_t len)
 {
-	struct sock *sk = sock->sk;
+	struct cmsghdr *cmsg = msg->msg_control + msg->msg_controllen;
 
-	sk->sk_use_task_frag = false;
-	/* The kernel doubles the number, for what buffers take beside their octets. */
-	sock_set_rcvbuf(sk, octets / 2);
-	sock_set_sndtimeo(sk, 1);
-	/* Nobody polls the interface for it; kernels that cannot poll do not know the option. */
-	set_option(sock, SOL_SOCKET, SO_BUSY_POLL, 0);
-	if (sk->sk_family == AF_INET6)
-		return prepare_ipv6(sock);
-	return set_option(sock, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
-}
-
-/* Adds a control message with a number. Returns the place of the next. */
-static struct cmsghdr *put_number(struct cmsghdr *cmsg, int level, int type, int number)
-{
 	cmsg->cmsg_level = level;
 	cmsg->cmsg_type = type;
-	cmsg->cmsg_len = CMSG_LEN(sizeof(number));
-	*(int *)CMSG_DATA(cmsg) = number;
-	return (void *)cmsg + CMSG_SPACE(sizeof(number));
+	cmsg->cmsg_len = CMSG_LEN(len);
+	msg->msg_controllen += CMSG_SPACE(len);
+	return CMSG_DATA(cmsg);
 }
 
-/* Sends a datagram with this traffic class and hop limit; 0 is the hop limit of the host. */
-int rsiw_helper_udp_send(struct socket *sock, struct sockaddr_storage *to, int to_len, void *data,
-			 size_t len, int tos, int hops)
+static void put_ipv4(struct msghdr *msg, const struct sockaddr_in *from, int tos, int hops)
 {
-	char control[2 * CMSG_SPACE(sizeof(int))] __aligned(__alignof__(struct cmsghdr)) = {};
-	bool is_ipv6 = sock->sk->sk_family == AF_INET6;
+	struct in_pktinfo *info = put_option(msg, SOL_IP, IP_PKTINFO, sizeof(*info));
+
+	info->ipi_spec_dst = from->sin_addr;
+	msg->msg_namelen = sizeof(*from);
+	*(int *)put_option(msg, SOL_IP, IP_TOS, sizeof(int)) = tos;
+	if (hops)
+		*(int *)put_option(msg, SOL_IP, IP_TTL, sizeof(int)) = hops;
+}
+
+static void put_ipv6(struct msghdr *msg, const struct sockaddr_in6 *from, int tos, int hops)
+{
+	struct in6_pktinfo *info = put_option(msg, SOL_IPV6, IPV6_PKTINFO, sizeof(*info));
+
+	info->ipi6_addr = from->sin6_addr;
+	info->ipi6_ifindex = from->sin6_scope_id;
+	msg->msg_namelen = sizeof(*from);
+	*(int *)put_option(msg, SOL_IPV6, IPV6_TCLASS, sizeof(int)) = tos;
+	if (hops)
+		*(int *)put_option(msg, SOL_IPV6, IPV6_HOPLIMIT, sizeof(int)) = hops;
+}
+
+static bool has_room(const struct sock *sk)
+{
+	return sk_wmem_alloc_get(sk) < READ_ONCE(sk->sk_sndbuf);
+}
+
+/*
+ * Sends a datagram between two addresses of one family, with this traffic class and hop limit; 0 is
+ * the hop limit of the host. Returns -EAGAIN if the socket has no room; it tells when there is some.
+ */
+int rsiw_helper_udp_send(struct socket *sock, struct sockaddr_storage *from,
+			 struct sockaddr_storage *to, void *data, size_t len, int tos, int hops)
+{
+	char control[2 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct in6_pktinfo))]
+		__aligned(__alignof__(struct cmsghdr)) = {};
 	struct kvec vec = { .iov_base = data, .iov_len = len };
-	struct cmsghdr *cmsg = (void *)control;
 	struct msghdr msg = {
 		.msg_name = to,
-		.msg_namelen = to_len,
 		.msg_control = control,
+		.msg_flags = MSG_DONTWAIT,
 	};
+	int ret;
 
-	cmsg = put_number(cmsg, is_ipv6 ? SOL_IPV6 : SOL_IP, is_ipv6 ? IPV6_TCLASS : IP_TOS, tos);
-	if (hops)
-		cmsg = put_number(cmsg, is_ipv6 ? SOL_IPV6 : SOL_IP,
-				  is_ipv6 ? IPV6_HOPLIMIT : IP_TTL, hops);
-	msg.msg_controllen = (char *)cmsg - control;
-	return kernel_sendmsg(sock, &msg, &vec, 1, len);
+	if (to->ss_family == AF_INET)
+		put_ipv4(&msg, (void *)from, tos, hops);
+	else
+		put_ipv6(&msg, (void *)from, tos, hops);
+	ret = kernel_sendmsg(sock, &msg, &vec, 1, len);
+	/* There may be room since then. */
+	if (ret == -EAGAIN && has_room(sock->sk))
+		ret = kernel_sendmsg(sock, &msg, &vec, 1, len);
+	/* That was not for lack of room: IPsec says it while it has no keys, for example. */
+	if (ret == -EAGAIN && has_room(sock->sk))
+		return -EHOSTUNREACH;
+	return ret;
+}
+
+bool rsiw_helper_sock_writeable(const struct sock *sk)
+{
+	return sock_writeable(sk);
 }
 
 /*

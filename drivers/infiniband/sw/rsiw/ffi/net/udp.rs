@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! UDP sockets of the kernel: datagrams that are sent whole, with a traffic class and a hop limit
-//! each, and received with their IP headers.
+//! UDP sockets of the kernel. One kind receives datagrams, with their IP headers. Another one sends
+//! them whole, from whatever address, with a traffic class and a hop limit each, and receives
+//! nothing.
 //!
 //! Context: process, if a method does not say otherwise.
 
@@ -29,7 +30,7 @@ use kernel::sync::{
     ArcBorrow, //
 };
 
-/// A UDP socket in the network namespace of a device, bound to an address.
+/// A UDP socket in the network namespace of a device.
 ///
 /// # Invariants
 ///
@@ -48,13 +49,7 @@ unsafe impl Sync for UdpSocket {}
 const BUFFER: c_int = 2 << 20;
 
 impl UdpSocket {
-    /// Creates a socket in the namespace of `ndev` with these ways, and binds it.
-    pub(crate) fn new(ndev: &NetDevice, addr: &SocketAddr, ways: Ways) -> Result<Arc<Self>> {
-        let family = if addr.is_ipv4() {
-            b::AF_INET
-        } else {
-            b::AF_INET6
-        };
+    fn new(ndev: &NetDevice, family: u32, ways: Ways) -> Result<Self> {
         let net = ndev.net()?;
         let mut sock = core::ptr::null_mut();
         // SAFETY: `net` is a live namespace; `sock` is a place for the result.
@@ -80,35 +75,67 @@ impl UdpSocket {
         // SAFETY: `net` keeps the namespace alive; the socket holds no reference to it yet.
         unsafe { b::sk_net_refcnt_upgrade(sk.as_ptr()) };
         // SAFETY: the socket is live and unlocked.
-        to_result(unsafe { h::udp_prepare(sock.as_ptr(), BUFFER) })?;
-        // SAFETY: the socket is live and unlocked.
         unsafe { ways.bind(sk.as_ptr(), ndev) }?;
+        Ok(this)
+    }
+
+    /// Makes a socket that receives what comes to `addr` by these ways.
+    pub(crate) fn receiver(ndev: &NetDevice, addr: &SocketAddr, ways: Ways) -> Result<Arc<Self>> {
+        let family = if addr.is_ipv4() {
+            b::AF_INET
+        } else {
+            b::AF_INET6
+        };
+        let this = Self::new(ndev, family, ways)?;
+        // SAFETY: the socket is live and unlocked.
+        to_result(unsafe { h::udp_prepare_receiver(this.sock.as_ptr(), BUFFER) })?;
         let (mut storage, len) = Storage::new(addr);
         // SAFETY: the socket is live; `storage` holds an address of `len` octets.
         to_result(unsafe {
             // CAST: addresses are short.
-            b::kernel_bind(sock.as_ptr(), storage.as_mut_ptr().cast(), len as c_int)
+            b::kernel_bind(
+                this.sock.as_ptr(),
+                storage.as_mut_ptr().cast(),
+                len as c_int,
+            )
         })?;
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 
-    /// Sends a datagram. Waits for room while the interface has other datagrams to send, for a
-    /// second at most. A hop limit of 0 is that of the host.
+    /// Makes a socket that sends from `port` by these ways.
+    pub(crate) fn sender(ndev: &NetDevice, port: u16, ways: Ways) -> Result<Arc<Self>> {
+        let this = match Self::new(ndev, b::AF_INET6, ways) {
+            // The kernel has no IPv6.
+            Err(e) if e == EAFNOSUPPORT => Self::new(ndev, b::AF_INET, ways)?,
+            made => made?,
+        };
+        // SAFETY: the socket is live, unlocked and known to nobody else.
+        to_result(unsafe { h::udp_prepare_sender(this.sock.as_ptr(), port) })?;
+        Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
+    }
+
+    /// Sends a datagram between two addresses of one family. A hop limit of 0 is that of the host.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if it is too long for the way, `EAGAIN` if there was no room, and those of
-    /// routing. The datagram is lost then.
-    pub(crate) fn send(&self, to: &SocketAddr, octets: &[u8], tos: u8, hops: u8) -> Result {
-        let (mut storage, len) = Storage::new(to);
-        // SAFETY: the socket is live; `storage` holds an address of `len` octets; what is sent is
-        // only read.
+    /// `EAGAIN` if the socket has no room, as it keeps what the interface has not sent yet and what
+    /// waits for the address of a neighbour. [`UdpHandler::ready`] is called when there is room.
+    /// `EMSGSIZE` if the datagram is too long for its way, and the errors of routing: it is lost
+    /// then.
+    pub(crate) fn send(
+        &self,
+        (from, to): (&SocketAddr, &SocketAddr),
+        octets: &[u8],
+        tos: u8,
+        hops: u8,
+    ) -> Result {
+        let ((mut from, _), (mut to, _)) = (Storage::new(from), Storage::new(to));
+        // SAFETY: the socket is live; both hold addresses; what is sent is only read.
         let sent = unsafe {
             h::udp_send(
                 self.sock.as_ptr(),
-                storage.as_mut_ptr(),
-                // CAST: addresses are short.
-                len as c_int,
+                from.as_mut_ptr(),
+                to.as_mut_ptr(),
                 octets.as_ptr().cast_mut().cast(),
                 octets.len(),
                 tos.into(),
@@ -178,36 +205,35 @@ impl Drop for Packet {
     }
 }
 
-/// The receiver of a socket's events. Methods must not sleep.
-pub(crate) trait DatagramHandler: Send + Sync + 'static {
-    /// Called when a datagram has arrived. Any context.
-    fn arrived(this: ArcBorrow<'_, Self>);
+/// Who hears of a socket.
+pub(crate) trait UdpHandler: Send + Sync + 'static {
+    /// Called when a datagram has arrived, or when a socket that sends has room. Must not sleep.
+    fn ready(this: ArcBorrow<'_, Self>);
 }
 
-/// Directs the events of a socket to a handler until it is dropped, which waits for callbacks in
-/// progress.
+/// Tells a handler of a socket until it is dropped, which waits for callbacks in progress.
 ///
 /// UDP fetches a callback without the socket's lock. So all handlers of a socket have to be of one
-/// type: a socket is for one `Arrivals`.
+/// type: a socket is for one `Readiness`.
 ///
 /// # Invariants
 ///
 /// `sk_user_data` of the socket is a pointer from `Arc::into_raw` of an `Arc<H>`, owned by this
 /// value, and the socket's callbacks are those for `H`.
-pub(crate) struct Arrivals<H: DatagramHandler> {
+pub(crate) struct Readiness<H: UdpHandler> {
     sock: Arc<UdpSocket>,
     originals: Hooks,
     handler: NonNull<H>,
 }
 
 // SAFETY: it owns an `Arc<H>` and a socket.
-unsafe impl<H: DatagramHandler> Send for Arrivals<H> {}
+unsafe impl<H: UdpHandler> Send for Readiness<H> {}
 // SAFETY: nothing of the handler is accessible through a shared reference.
-unsafe impl<H: DatagramHandler> Sync for Arrivals<H> {}
+unsafe impl<H: UdpHandler> Sync for Readiness<H> {}
 
-impl<H: DatagramHandler> Arrivals<H> {
-    /// Directs the events of `sock`, which had no handler before, to `handler`. Datagrams that came
-    /// before are not reported.
+impl<H: UdpHandler> Readiness<H> {
+    /// Tells `handler` of `sock`, which had no handler before. Nothing tells of datagrams that came
+    /// before.
     pub(crate) fn install(sock: &Arc<UdpSocket>, handler: Arc<H>) -> Result<Self> {
         // The kernel keeps flags in the low bits of `sk_user_data`.
         const { assert!(align_of::<H>() >= 8) };
@@ -224,6 +250,7 @@ impl<H: DatagramHandler> Arrivals<H> {
             unsafe { h::sk_set_user_data(sk.as_ptr(), raw.cast()) };
             let hooks = Hooks {
                 data_ready: Some(Self::data_ready),
+                write_space: Some(Self::write_space),
                 ..originals
             };
             // SAFETY: the locks are held; the function expects the handler that was just stored.
@@ -251,11 +278,23 @@ impl<H: DatagramHandler> Arrivals<H> {
     /// To be called as `sk_data_ready`.
     unsafe extern "C" fn data_ready(sk: *mut b::sock) {
         // SAFETY: this function is installed for `H` only, and a socket has handlers of one type.
-        unsafe { with_handler::<H>(sk, H::arrived) };
+        unsafe { with_handler::<H>(sk, H::ready) };
+    }
+
+    /// # Safety
+    ///
+    /// To be called as `sk_write_space`.
+    unsafe extern "C" fn write_space(sk: *mut b::sock) {
+        // Called for each buffer that is freed.
+        // SAFETY: `sk` is live during its callbacks.
+        if unsafe { h::sock_writeable(sk) } {
+            // SAFETY: as for `data_ready`.
+            unsafe { with_handler::<H>(sk, H::ready) };
+        }
     }
 }
 
-impl<H: DatagramHandler> Drop for Arrivals<H> {
+impl<H: UdpHandler> Drop for Readiness<H> {
     fn drop(&mut self) {
         let sk = self.sock.sk;
         // SAFETY: the socket is live; this is process context, without its locks.

@@ -110,6 +110,8 @@ void resets(void);
 /* traffic.c: many messages, and until the devices are gone. */
 void many(void);
 void flood(void);
+/* neighbours.c: who is not there. */
+void silent_neighbours(const char *addr);
 /* others.c: for strangers, and while an address comes and goes. */
 void wait_for_strangers(unsigned int ms);
 void follow_address(const char *addr);
