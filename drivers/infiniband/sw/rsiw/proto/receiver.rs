@@ -509,9 +509,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     fn ulpdu(&mut self, head: &[u8], ulpdu_len: u16, now: &impl Conditions) -> Advance {
         if !self.heard {
             // This comes before the checks: if one of them fails, this side must be allowed to send
-            // a Terminate (T-24).
+            // a Terminate (T-24). A Terminate in which nothing is wrong is answered by none, and
+            // what waits must not be sent to a peer that has given up.
             self.heard = true;
-            return Ok(Some(Step::Heard));
+            if !self.segments.is_end(head, ulpdu_len, &now.rights()) {
+                return Ok(Some(Step::Heard));
+            }
         }
         if self.patience.is_granted() && self.looks(head, ulpdu_len, now) {
             return Ok(Some(self.look()));

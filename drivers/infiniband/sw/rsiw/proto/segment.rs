@@ -340,6 +340,16 @@ impl Segments {
         )
     }
 
+    /// Returns whether [`Segments::segment`] would find a Terminate, in which nothing is wrong.
+    #[cold]
+    pub(crate) fn is_end(&self, head: &[u8], ulpdu_len: u16, rights: &Rights) -> bool {
+        let segment = { *self }.segment(head, ulpdu_len, rights);
+        matches!(
+            segment.map(|segment| segment.action),
+            Ok(Action::Terminate { .. })
+        )
+    }
+
     /// Returns the segment that is likely to come next, if it may come now.
     #[inline]
     pub(crate) fn run(&mut self, rights: &Rights) -> Option<&mut Run> {

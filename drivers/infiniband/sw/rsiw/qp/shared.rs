@@ -136,8 +136,8 @@ pub(super) struct Flags {
     pub(super) access: Atomic<AccessFlags>,
     /// What has ended the stream: a [`Cause`].
     pub(super) ended_by: Atomic<u32>,
-    /// Whether the peer has sent an FPDU with the right CRC on this connection: 1 if it has,
-    /// otherwise 0.
+    /// Whether the peer has sent an FPDU with the right CRC on this connection, other than a
+    /// Terminate as the first one: 1 if it has, otherwise 0.
     heard: Atomic<u32>,
     /// Whether data came in since the last doorbell. This is no note, because it is set with each
     /// packet, where a plain store is cheaper.

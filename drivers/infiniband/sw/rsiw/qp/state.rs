@@ -688,8 +688,9 @@ impl Qp {
         }
     }
 
-    /// Returns whether nothing has come of the stream: no FPDU came in, and no request is under
-    /// way. The peer may have given up before this side has accepted, and calls again then.
+    /// Returns whether nothing has come of the stream: no FPDU came in, or none but a Terminate, and
+    /// no request is under way. The peer may have given up before this side has accepted, or upon
+    /// the Reply, and calls again then.
     pub(super) fn was_in_vain(&self) -> bool {
         self.shared.flags.heard_of_peer().is_err() && self.shared.sq.lock().is_empty()
     }

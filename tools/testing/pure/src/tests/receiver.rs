@@ -142,6 +142,21 @@ fn t_24_first_fpdu() {
     receiving.feed(&bad);
     assert_eq!(receiving.did(), [Did::Failed(TermError::MpaCrc)]);
     assert!(receiving.around.failure.is_some_and(|f| f.quote.is_none()));
+
+    // A Terminate on a queue that is not its own.
+    let mut receiving = self::receiving();
+    let bad = [
+        0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    receiving.feed(&fpdu(&bad));
+    let failed = Did::Failed(TermError::UntaggedQn);
+    assert_eq!(receiving.did(), [Did::FirstFpdu, failed]);
+
+    // Nothing is sent to a peer that gives up before it has sent anything else.
+    let mut receiving = self::receiving();
+    receiving.feed(&[terminate(), peer.write(1)].concat());
+    let told = Did::Terminated(0x1202, None);
+    assert_eq!(receiving.did(), [Did::FirstSegment, told]);
 }
 
 /// V-SEC-1: softirq takes in 493 FPDUs of nothing at a time, and the work item four times as many
@@ -288,7 +303,7 @@ fn t_37_in_closing() {
     receiving.feed(&terminate);
     receiving.feed(&peer.write(1));
     let told = Did::Terminated(0x1202, None);
-    assert_eq!(receiving.did()[2..], [told]);
+    assert_eq!(receiving.did(), [Did::FirstSegment, told]);
     assert!(receiving.receiver.is_stopped());
     let mut receiving = closing();
     receiving.feed(&[peer.send(1).concat(), peer.write(1), terminate].concat());

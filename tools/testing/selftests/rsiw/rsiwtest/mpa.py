@@ -9,8 +9,8 @@ import struct
 
 from .core import Fail
 
-# Opcodes (lib/fpdu.h), and what headers, pad and CRC take at most.
-WRITE, SEND, ROOM = 0, 3, 64
+# Opcodes (lib/fpdu.h), the queue of Terminates, and what headers, pad and CRC take at most.
+WRITE, SEND, TERMINATE, TERMINATES, ROOM = 0, 3, 7, 2, 64
 # Of a Send that is one segment: the header, and how it begins.
 HEADER, BEGINNING = 18, b"\x41\x43"
 # Where our programs are, set before any test is run.
@@ -85,6 +85,14 @@ def fpdu(msn, payload):
     """A message that is one segment, the msn-th Send of a side."""
     room = ctypes.create_string_buffer(len(payload) + ROOM)
     length = library().wire_untagged(room, SEND, 0, msn, payload, len(payload))
+    return room.raw[:length]
+
+
+def terminate(code):
+    """The message that ends a side's stream because of this error, and quotes nothing."""
+    room = ctypes.create_string_buffer(ROOM)
+    length = library().wire_untagged(room, TERMINATE, TERMINATES, 1,
+                                     struct.pack(">HH", code, 0), 4)
     return room.raw[:length]
 
 

@@ -274,6 +274,32 @@ def silent(t):
     t.reap()
 
 
+# MPA, a local error.
+LOCAL_CATASTROPHIC = 0x2005
+
+
+@test("numbers-upon-reply", cost=15, only_type="rsiw")
+def upon_reply(t):
+    """A peer that gives up when it has the Reply, as for lack of memory, can dial again."""
+    path = t.topo.loopback
+    _, (qpn, psn, peer, _) = waits(t, path, 100)
+
+    def is_accepted():
+        conn = asks(path.addr4, hello(peer, qpn, psn), path.addr4)
+        reply = conn.recv(600)
+        if not reply or reply[16] & mpa.REJECTED:
+            # The stream before may not have ended yet.
+            conn.close()
+            return None
+        return conn
+
+    for _ in range(5):
+        conn = wait_until("a Request is accepted", 10, is_accepted)
+        conn.sendall(mpa.terminate(LOCAL_CATASTROPHIC))
+        conn.close()
+    t.reap()
+
+
 @test("numbers-flood", limit=900, cost=200, only_type="rsiw", long=True)
 def flood(t):
     """Ten thousand Requests for a queue pair that does not get ready keep nobody out."""

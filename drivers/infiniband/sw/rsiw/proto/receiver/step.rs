@@ -42,8 +42,8 @@ pub(crate) enum Step {
     /// [`Receiver::used`]: super::Receiver::used
     /// [`Receiver::lacks`]: super::Receiver::lacks
     Pause,
-    /// The first FPDU with the right CRC has come in. From now on this side may send: transmission
-    /// that has waited for it is to go on.
+    /// The first FPDU with the right CRC has come in, and is no Terminate that is as it should be.
+    /// From now on this side may send: transmission that has waited for it is to go on.
     Heard,
     /// For tracing: the ULPDU of [`Receiver::head`] has come in.
     ///
