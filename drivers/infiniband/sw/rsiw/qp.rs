@@ -64,7 +64,10 @@ use crate::proto::notes::{
     Notes,
     QpNote, //
 };
-use crate::proto::receiver::Lack;
+use crate::proto::receiver::{
+    Lack,
+    Recv, //
+};
 use crate::proto::schedule::{
     Actor,
     Doorbells, //
@@ -231,6 +234,9 @@ struct Inner {
     /// What the oldest request fails with when requests are flushed, if the QP is connected by
     /// number.
     blame: Option<Fault>,
+    /// The receive of a message of which a part has come, once the stream has ended. It stays, like
+    /// those in the queue, if the QP is connected by number.
+    begun: Option<Recv>,
     /// The other end of a connection that has ended meanwhile, until somebody who may sleep drops
     /// it.
     spent_peer: Option<Arc<Stream>>,
@@ -257,6 +263,7 @@ impl Inner {
             left: Notes::NONE,
             failed: None,
             blame: None,
+            begun: None,
             spent_peer: None,
         }
     }

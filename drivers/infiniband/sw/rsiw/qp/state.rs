@@ -542,28 +542,27 @@ impl Qp {
         if effects.start_timer {
             self.set_timer(inner, CLOSE_TIMEOUT_MS);
         }
-        let mut recv = None;
         if effects.close {
             if let Some(conn) = inner.conn.take() {
                 self.unset_timer(inner);
-                recv = self.release(conn);
+                inner.begun = self.release(conn);
             }
-        } else if effects.flush_rq {
-            // The receive in progress comes before those in the queue. What still arrives of its
-            // message finds the new state.
-            let conn = inner.conn.as_ref();
-            recv = conn.and_then(|conn| {
-                let stream = &conn.stream;
-                stream
-                    .sock
-                    .with_lock(|sk| stream.receiving(sk)?.receiver.take_recv())
-            });
+        } else if let Some(conn) = inner.conn.as_ref().filter(|_| effects.flush_rq) {
+            // What still arrives of the message finds the new state.
+            let stream = &conn.stream;
+            inner.begun = stream
+                .sock
+                .with_lock(|sk| stream.receiving(sk)?.receiver.take_recv());
         }
         if effects.flush_sq {
             let blame = inner.blame.take();
             after.notify.send |= self.shared.flush_sq(&mut inner.ring, blame);
         }
-        after.notify.recv |= recv.is_some_and(|recv| self.shared.flush_recv(recv.id));
+        // The receive in progress comes before those in the queue.
+        let stays = || !effects.flush_rq && self.is_by_number();
+        if let Some(recv) = inner.begun.take_if(|_| !stays()) {
+            after.notify.recv |= self.shared.flush_recv(recv.id);
+        }
         if effects.flush_rq {
             self.shared.flush_rq(&mut after.notify.recv);
             self.look_again(inner, Relook::FIRST);

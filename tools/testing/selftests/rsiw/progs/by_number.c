@@ -15,8 +15,10 @@
 /* Of the 2 seconds that requests wait at least for a peer that is gone. */
 #define SOME_TIME_MS 1000
 #define A_WHILE_MS 300
+/* Octets of a message that is not through when one sees that it has begun. */
+#define LONG (16 << 20)
 
-static unsigned int rounds = 20, stock, hold_ms, pile_ms;
+static unsigned int rounds = 20, stock, hold_ms, pile_ms, cuts;
 static const char *step_as;
 static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
 static struct both b;
@@ -33,6 +35,8 @@ static const struct opt options[] = {
 	  .num = &hold_ms, .max = 600000 },
 	{ "pile-ms", "N", "only leave messages without a receive so long, at the end that listens (0)",
 	  .num = &pile_ms, .max = 600000 },
+	{ "cuts", "N", "only cut so many messages in two, as the peer goes (0)", .num = &cuts,
+	  .max = 1000 },
 	{ "step-as", "NAME", "only take the step to RTR, with this name of the thread",
 	  .str = &step_as },
 	{ }
@@ -264,6 +268,75 @@ static void left_behind(void)
 	nothing(b.a.scq, 3 * SOME_TIME_MS);
 	state_is(&b.a, IBV_QPS_INIT);
 	unmake();
+}
+
+/* A receive of the request `id` is flushed. */
+static void is_flushed(uint64_t id)
+{
+	struct ibv_wc wc;
+
+	if (expect(ep_poll(b.a.rcq, &wc, EP_EVENT_MS), "receive %lu is not flushed", id))
+		expect(wc.wr_id == id && wc.status == IBV_WC_WR_FLUSH_ERR, "receive %lu: %s",
+		       wc.wr_id, ibv_wc_status_str(wc.status));
+}
+
+/*
+ * The peer goes when a part of a message is there. Its receive waits for a peer like those behind
+ * it, and is flushed in front of them, or dropped. Returns false if the message was through before.
+ */
+static bool cut(char *from, char *to, bool destroyed, bool resets)
+{
+	struct ibv_mr *from_mr, *to_mr;
+	struct ibv_wc wc;
+	bool is_through;
+	unsigned int i;
+
+	make();
+	from_mr = ep_reg(&b.p, from, LONG, ALL_ACCESS);
+	to_mr = ep_reg(&b.a, to, LONG, ALL_ACCESS);
+	meet(&number_defaults);
+	talk();
+	memset(from, 1, LONG);
+	memset(to, 0, LONG);
+	CHECK_SYS(ep_post_recv(&b.a, 1, to, LONG, to_mr->lkey));
+	for (i = 2; i <= 4; i++)
+		CHECK_SYS(ep_post_recv(&b.a, i, abuf, 64, amr->lkey));
+	CHECK_SYS(ep_post_send(&b.p, 7, IBV_WR_SEND, from, LONG, from_mr->lkey, 0, 0));
+	while (!*(volatile char *)to)
+		;
+	if (destroyed)
+		rdma_destroy_qp(b.p.id);
+	else
+		CHECK(!to_state(b.p.id->qp, IBV_QPS_ERR), "ERR: %m");
+	is_through = ep_poll(b.a.rcq, &wc, A_WHILE_MS);
+	if (is_through)
+		expect(wc.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(wc.status));
+	no_event(&b.a);
+	state_is(&b.a, IBV_QPS_RTS);
+	if (resets) {
+		reset(&b.a);
+		nothing(b.a.rcq, A_WHILE_MS);
+	} else {
+		post(&b.a, IBV_WR_SEND);
+		completes(b.a.scq, unanswered(IBV_WC_RETRY_EXC_ERR));
+		for (i = is_through ? 2 : 1; i <= 4; i++)
+			is_flushed(i);
+	}
+	CHECK_SYS(ibv_dereg_mr(from_mr));
+	CHECK_SYS(ibv_dereg_mr(to_mr));
+	unmake();
+	return !is_through;
+}
+
+static void cut_all(void)
+{
+	char *from = ep_pages(LONG), *to = ep_pages(LONG);
+	unsigned int i, done = 0;
+
+	for (i = 0; i < cuts; i++)
+		done += cut(from, to, i & 1, i & 2);
+	printf("# in the middle: %u of %u\n", done, cuts);
+	expect(done, "all messages were through before");
 }
 
 /* Nobody is at the other end. */
@@ -655,6 +728,11 @@ static void run(void)
 	if (pile_ms) {
 		part("messages without a receive");
 		pile();
+		return;
+	}
+	if (cuts) {
+		part("the peer goes in the middle of a message");
+		cut_all();
 		return;
 	}
 	if (hold_ms) {

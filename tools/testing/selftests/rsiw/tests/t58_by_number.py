@@ -43,6 +43,14 @@ def numbers(t):
                       "--stock", int(name == "stock"))
 
 
+@test("numbers-cut", cost=25, only_type="rsiw")
+def cut(t):
+    """The peer goes in the middle of a message: nobody is told, its receive neither."""
+    t.own("by_number", t.topo.wire, "--cuts", 4, "--stock", 1)
+    with t.loaded_with("direct=0"):
+        t.own("by_number", t.topo.loopback, "--cuts", 4, "--stock", 1)
+
+
 @test("numbers-placed", cost=25, only_type="rsiw")
 def placed(t):
     """What has completed is in the peer's memory."""
