@@ -195,19 +195,28 @@ struct Parked {
     hello: Hello,
 }
 
-/// Where a device listens for Requests. The port is the one that was set when the queue pair took
-/// its step: others may have come with another one.
+/// By which way a queue pair and its peer connect, as it was when the queue pair took its step.
+/// Others may have come by another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The TCP port at which the end that does not dial listens.
+    pub(super) port: u16,
+    /// Index of the interface of the VRF that the device's interface is in; zero is none.
+    vrf: i32,
+}
+
+/// Where a device listens for Requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListensAt {
     is_ipv6: bool,
-    port: u16,
+    way: Way,
 }
 
 impl ListensAt {
     /// Returns where to listen for the peer of `pair`, if it is the peer who connects.
-    pub(super) fn of(pair: &Pair, port: u16) -> Option<Self> {
+    pub(super) fn of(pair: &Pair, way: Way) -> Option<Self> {
         let is_ipv6 = ip(pair.own.gid()).is_ipv6();
-        pair.listens().then_some(Self { is_ipv6, port })
+        pair.listens().then_some(Self { is_ipv6, way })
     }
 }
 
@@ -346,13 +355,15 @@ impl MeetingPlace {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err((EINVAL, "the GIDs are of different address families"));
         }
-        let at = ListensAt::of(&pair, port);
+        let vrf = netdev.vrf();
+        let way = Way { port, vrf };
+        let at = ListensAt::of(&pair, way);
         if let Some(at) = at {
             self.listen(&netdev, at)?;
         }
         let tos = address.traffic_class;
         let pairing = self.pairings.add(|number| {
-            Pairing::new(self.clone(), number, qp.clone(), pair, port, tos) //
+            Pairing::new(self.clone(), number, qp.clone(), pair, way, tos) //
         });
         let pairing = pairing.map_err(|error| {
             if let Some(at) = at {
@@ -400,7 +411,8 @@ impl MeetingPlace {
     /// Makes the device listen, until [`MeetingPlace::stop_listening`].
     fn listen(self: &Arc<Self>, netdev: &NetDevice, at: ListensAt) -> Result<(), Why> {
         let mut all = self.listening.lock();
-        // Bound: the values that the parameter has had while queue pairs waited.
+        // Bound: the ways that there have been while queue pairs waited: what the parameter was set
+        // to, and where an administrator has moved the interface.
         if let Some(open) = all.iter_mut().find(|open| open.at == at) {
             open.users += 1;
             return Ok(());
@@ -418,7 +430,7 @@ impl MeetingPlace {
             true => Ipv6Addr::UNSPECIFIED.into(),
             false => Ipv4Addr::UNSPECIFIED.into(),
         };
-        let addr = SocketAddr::from((any, at.port));
+        let addr = SocketAddr::from((any, at.way.port));
         let dev = &self.endpoints.dev;
         let turns = Turns::new(dev.queues(), request::read)?;
         let asked = Addressee::Other(self.clone());

@@ -15,7 +15,8 @@
 
 use super::by_number::{
     ListensAt,
-    MeetingPlace, //
+    MeetingPlace,
+    Way, //
 };
 use super::calls;
 use super::endpoint::{
@@ -123,8 +124,7 @@ pub(super) struct Pairing {
     number: usize,
     qp: Arc<Qp>,
     pair: Pair,
-    /// The TCP port at which the end that does not dial listens.
-    port: u16,
+    way: Way,
     tos: u8,
     #[pin]
     progress: SpinLockIrq<Progress>,
@@ -161,7 +161,7 @@ impl Pairing {
         number: usize,
         qp: Arc<Qp>,
         pair: Pair,
-        port: u16,
+        way: Way,
         tos: u8,
     ) -> Result<Arc<Self>> {
         let progress = Progress {
@@ -180,7 +180,7 @@ impl Pairing {
                 number,
                 qp,
                 pair,
-                port,
+                way,
                 tos,
                 progress <- new_spinlock_irq!(progress, "rsiw::cm::Pairing::progress"),
                 timer <- Timer::new(),
@@ -196,7 +196,7 @@ impl Pairing {
 
     /// Returns where the device listens for this pairing, if it is the peer who connects.
     pub(super) fn listens_at(&self) -> Option<ListensAt> {
-        ListensAt::of(&self.pair, self.port)
+        ListensAt::of(&self.pair, self.way)
     }
 
     /// Queues the work. Any context.
@@ -397,7 +397,7 @@ impl Pairing {
         let initiator = Initiator::only_enhanced(calls::config(dev), DEPTHS);
         let initiator = KBox::new(initiator, GFP_KERNEL_ACCOUNT)?;
         let local = netdev.address(self.pair.own.gid(), 0);
-        let remote = netdev.address(self.pair.peer.gid(), self.port);
+        let remote = netdev.address(self.pair.peer.gid(), self.way.port);
         let dial = calls::Dial::by_number(dev, (local, remote), self.tos, &hello)?;
         let endpoint = endpoints.add(self.qp.shared.id.payer.clone())?;
         let mut st = endpoint.state.lock();

@@ -159,6 +159,16 @@ def enter_vrfs(t):
                 "10.79.0.2")
 
 
+def wait_outside(t):
+    """At either end and for each address a queue pair waits, from before there is a VRF."""
+    wire = t.topo.wire
+    for server, client, dev, addrs in (
+            (NS_A, NS_B, wire.server_dev, (wire.addr4, wire.addr6)),
+            (NS_B, NS_A, wire.client_dev, (wire.client4, B6))):
+        for addr in addrs:
+            waits(t, Path("outside", server, client, dev, None, addr, None, None), 300)
+
+
 @test("numbers-vrf", cost=40, only_type="rsiw")
 def vrf(t):
     """Both interfaces are in a VRF."""
@@ -167,8 +177,10 @@ def vrf(t):
             with t.sub("%s, %s, GID %d" % (tool, how, gid)):
                 Pingpong(t, path, tool, gid, "-n", t.rounds(500), "-c").finish()
     with t.loaded_with("direct=0"):
+        wait_outside(t)
         path = enter_vrfs(t)
         run("ibv_rc_pingpong", "through TCP")
+        t.reap()
     t.topo.ensure()
     path = enter_vrfs(t)
     run("ibv_rc_pingpong", "past TCP")
