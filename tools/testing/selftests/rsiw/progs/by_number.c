@@ -604,6 +604,10 @@ static void refused(void)
 			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 			    IBV_QP_MIN_RNR_TIMER);
 	expect(err == EINVAL, "without a GID: %d", err);
+	CHECK(!to_state(b.a.id->qp, IBV_QPS_RESET), "RESET: %m");
+	err = number_rtr(b.a.id->qp, &a, &p, &number_defaults);
+	expect(err == EINVAL, "RTR from RESET: %d", err);
+	CHECK(!number_init(b.a.id->qp), "INIT: %m");
 	meet(&number_defaults);
 	err = to_state(b.a.id->qp, IBV_QPS_SQD);
 	expect(err == EINVAL, "SQD: %d", err);

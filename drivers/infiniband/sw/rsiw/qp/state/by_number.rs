@@ -75,7 +75,9 @@ impl Qp {
     ) -> Result {
         let inner = self.inner.lock();
         let mut told = self.shared.by_number.told.lock();
-        if self.shared.state() != QpState::Idle || inner.was_closed || told.pair.is_some() {
+        let is_init =
+            self.shared.state() == QpState::Idle && !self.shared.flags.is_reset.load(Relaxed);
+        if !is_init || inner.was_closed || told.pair.is_some() {
             return Err(EINVAL);
         }
         self.shared.set_aside.set(manager)?;
