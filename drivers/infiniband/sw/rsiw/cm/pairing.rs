@@ -34,6 +34,7 @@ use crate::ffi::net::{
 };
 use crate::ffi::rdma::iwcm::ConsumerId;
 use crate::ffi::time::{
+    self,
     Expires,
     Timer, //
 };
@@ -291,9 +292,11 @@ impl Pairing {
         // More time for a handshake of TLS, which takes a process on either host.
         let more_ms = self.place.endpoints.dev.tls().map_or(0, |_| HANDSHAKE_MS);
         let most_ms = most_ms.saturating_add(more_ms);
+        let now = time::now_ms();
         let (pause, objection) = {
             let mut progress = self.progress.lock();
-            (progress.trying.next(posted, most_ms), progress.objection)
+            let pause = progress.trying.next(now, posted, most_ms);
+            (pause, progress.objection)
         };
         match pause {
             Some(ms) => Timer::start(self, ms),
@@ -313,14 +316,14 @@ impl Pairing {
         let Some((most_ms, unanswered_ms)) = self.qp.peer_answers(&**self) else {
             return;
         };
-        let pause = Silence::pause(most_ms);
+        let now = time::now_ms();
         let is_silent = {
             let silence = &mut self.progress.lock().silence;
-            silence.look(unanswered_ms, pause, most_ms)
+            silence.look(now, unanswered_ms, most_ms)
         };
         match is_silent {
             true => self.qp.peer_is_lost(&**self),
-            false => Timer::start(self, pause),
+            false => Timer::start(self, Silence::pause(most_ms)),
         }
     }
 

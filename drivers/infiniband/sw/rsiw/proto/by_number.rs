@@ -411,9 +411,27 @@ const PUT_OFF_MS: u32 = 200;
 const LEAST_WAIT_MS: u32 = 2_000;
 const MOST_WAIT_MS: u32 = 60_000;
 
+/// When a look was taken last, by a clock of milliseconds. A look that is not the first one ends a
+/// pause, or comes before its end, as something has happened.
+#[derive(Clone, Copy, Debug)]
+struct LastLook(Option<u64>);
+
+impl LastLook {
+    const NONE: Self = Self(None);
+
+    /// Takes a look. Returns how many milliseconds of the pause of `pause` have passed. A look that
+    /// comes late counts no more than the pause: what is waited for may be newer.
+    fn passed(&mut self, now: u64, pause: u32) -> u32 {
+        let before = self.0.replace(now).unwrap_or(now);
+        let passed = u32::try_from(now.saturating_sub(before));
+        passed.unwrap_or(u32::MAX).min(pause)
+    }
+}
+
 /// How long an end has tried to meet the other one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trying {
+    last: LastLook,
     pause: Saturating<u32>,
     /// How many milliseconds requests have waited.
     waited: Saturating<u32>,
@@ -422,6 +440,7 @@ pub(crate) struct Trying {
 
 impl Trying {
     pub(crate) const NOT_YET: Self = Self {
+        last: LastLook::NONE,
         pause: Saturating(0),
         waited: Saturating(0),
         is_put_off: false,
@@ -442,12 +461,13 @@ impl Trying {
         self.pause.0 == 0
     }
 
-    /// Returns the milliseconds of the next pause; all calls but the first end a pause. `posted`
-    /// says whether requests wait, and `most_ms` for how long they may. `None` if requests have
-    /// waited for too long.
-    pub(crate) fn next(&mut self, posted: bool, most_ms: u32) -> Option<u32> {
+    /// Returns the milliseconds of the next pause. All calls but the first end a pause, maybe before
+    /// its time. `now` is the time in milliseconds, `posted` says whether requests wait, and
+    /// `most_ms` for how long they may. `None` if requests have waited for too long.
+    pub(crate) fn next(&mut self, now: u64, posted: bool, most_ms: u32) -> Option<u32> {
+        let passed = self.last.passed(now, self.pause.0);
         match posted {
-            true => self.waited += self.pause,
+            true => self.waited += passed,
             // No request waits for the peer, which may come minutes later.
             false => self.waited = Saturating(0),
         }
@@ -463,27 +483,35 @@ impl Trying {
 
 /// How long the peer of a connection has been silent although it had to answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Silence(Saturating<u32>);
+pub(crate) struct Silence {
+    last: LastLook,
+    /// For how many milliseconds it has been silent.
+    silent: Saturating<u32>,
+}
 
 impl Silence {
-    pub(crate) const NONE: Self = Self(Saturating(0));
+    pub(crate) const NONE: Self = Self {
+        last: LastLook::NONE,
+        silent: Saturating(0),
+    };
 
     /// Returns the milliseconds until the next look at a peer that has `most_ms` to answer.
     pub(crate) fn pause(most_ms: u32) -> u32 {
         (most_ms / 4).clamp(500, 5_000)
     }
 
-    /// Looks at the peer, `pause_ms` milliseconds after the last look. `unanswered_ms` is the time
-    /// since the peer last acknowledged something; `None` if it has nothing to acknowledge. Returns
-    /// whether it has been silent for `most_ms`.
-    pub(crate) fn look(&mut self, unanswered_ms: Option<u32>, pause_ms: u32, most_ms: u32) -> bool {
+    /// Looks at the peer at the time `now`, [`Silence::pause`] after the last look, or before that.
+    /// `unanswered_ms` is the time since the peer last acknowledged something; `None` if it has
+    /// nothing to acknowledge. Returns whether it has been silent for `most_ms`.
+    pub(crate) fn look(&mut self, now: u64, unanswered_ms: Option<u32>, most_ms: u32) -> bool {
+        let passed = self.last.passed(now, Self::pause(most_ms));
         match unanswered_ms {
             // Counts the pause, not `ms`: what waits for an acknowledgement may be newer than the
             // last acknowledgement.
-            Some(ms) if ms >= pause_ms => self.0 += pause_ms,
-            _ => *self = Self::NONE,
+            Some(ms) if ms >= passed => self.silent += passed,
+            _ => self.silent = Saturating(0),
         }
-        self.0 .0 >= most_ms
+        self.silent.0 >= most_ms
     }
 }
 

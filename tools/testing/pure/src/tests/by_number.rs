@@ -244,15 +244,36 @@ fn the_two_meet_in_any_order() {
 fn pauses_grow_and_waiting_ends() {
     let mut trying = Trying::NOT_YET;
     assert!(trying.is_first());
-    let pauses: Vec<_> = (0..7).map(|_| trying.next(false, 2_000)).collect();
-    let wanted = [50, 100, 200, 400, 800, 1_000, 1_000].map(Some);
-    assert_eq!(pauses, wanted);
+    let mut now = 7_000;
+    for pause in [50, 100, 200, 400, 800, 1_000, 1_000] {
+        assert_eq!(trying.next(now, false, 2_000), Some(pause));
+        now += u64::from(pause);
+    }
     assert!(!trying.is_first());
     // Only what is posted waits, and from then on.
-    assert_eq!(trying.next(true, 2_000), Some(1_000));
-    assert_eq!(trying.next(false, 2_000), Some(1_000));
-    assert_eq!(trying.next(true, 2_000), Some(1_000));
-    assert_eq!(trying.next(true, 2_000), None);
+    let mut next = |ms, posted| trying.next(now + ms, posted, 2_000);
+    assert_eq!(next(0, true), Some(1_000));
+    assert_eq!(next(1_000, false), Some(1_000));
+    assert_eq!(next(2_000, true), Some(1_000));
+    assert_eq!(next(3_000, true), None);
+}
+
+/// Tries that come early, as streams end in vain, use up no time; nor does a host that is late.
+#[test]
+fn waiting_ends_by_the_clock() {
+    let mut trying = Trying::NOT_YET;
+    assert_eq!(trying.next(0, true, 2_000), Some(50));
+    for now in 1..2_000 {
+        assert!(trying.next(now, true, 2_000).is_some(), "after {now} ms");
+    }
+    assert_eq!(trying.next(2_000, true, 2_000), None);
+    let mut trying = Trying::NOT_YET;
+    for _ in 0..20 {
+        assert!(trying.next(5, true, 2_000).is_some());
+    }
+    // The pauses have grown to a second meanwhile.
+    assert!(trying.next(60_000, true, 2_000).is_some());
+    assert_eq!(trying.next(61_000, true, 2_000), None);
 }
 
 #[test]
@@ -263,7 +284,7 @@ fn the_first_try_waits_for_rts_once() {
     let mut trying = Trying::NOT_YET;
     assert_eq!(trying.put_off(true), None);
     // Nor do later tries.
-    let _ = trying.next(false, 2_000);
+    let _ = trying.next(0, false, 2_000);
     assert_eq!(trying.put_off(false), None);
 }
 
@@ -275,16 +296,27 @@ fn silence() {
         [500, 3_000, 8_000, 60_000].map(Silence::pause),
         [500, 750, 2_000, 5_000]
     );
-    assert!(!silence.look(Some(700), 500, 1_000));
-    assert!(silence.look(Some(1_200), 500, 1_000));
+    assert!(!silence.look(0, Some(200), 1_000));
+    assert!(!silence.look(500, Some(700), 1_000));
+    assert!(silence.look(1_000, Some(1_200), 1_000));
     let mut silence = Silence::NONE;
     // After a long rest, it has been asked just now.
-    assert!(!silence.look(Some(60_000), 500, 1_000));
-    assert!(!silence.look(Some(100), 500, 1_000));
-    assert!(!silence.look(Some(600), 500, 1_000));
-    assert!(!silence.look(None, 500, 1_000));
-    assert!(!silence.look(Some(600), 500, 1_000));
-    assert!(silence.look(Some(1_100), 500, 1_000));
+    assert!(!silence.look(0, Some(60_000), 1_000));
+    assert!(!silence.look(500, Some(100), 1_000));
+    assert!(!silence.look(1_000, Some(600), 1_000));
+    assert!(!silence.look(1_500, None, 1_000));
+    assert!(!silence.look(2_000, Some(600), 1_000));
+    assert!(silence.look(2_500, Some(1_100), 1_000));
+    // Looks that come early, and one that comes late.
+    let mut silence = Silence::NONE;
+    for now in 0..1_000 {
+        assert!(!silence.look(now, Some(60_000), 1_000));
+    }
+    assert!(silence.look(1_000, Some(61_000), 1_000));
+    let mut silence = Silence::NONE;
+    assert!(!silence.look(0, None, 1_000));
+    assert!(!silence.look(60_000, Some(60_000), 1_000));
+    assert!(silence.look(60_500, Some(60_500), 1_000));
 }
 
 #[test]
