@@ -19,12 +19,12 @@ pub(crate) mod ports;
 mod rq;
 mod sq;
 
-use self::ports::{
-    UdPorts,
-    UdUser, //
-};
+use self::ports::UdPorts;
 use self::rq::UdRq;
-use self::sq::UdSq;
+use self::sq::{
+    UdSender,
+    UdSq, //
+};
 use crate::abi::own::{
     self,
     Features, //
@@ -150,20 +150,13 @@ pub(crate) struct UdQp {
     steps: SpinLockIrq<QpPath>,
     #[pin]
     sending: Mutex<UdSq>,
-    /// What is under way counts for this queue pair alone. So nobody else waits for a neighbour
-    /// that does not answer.
-    sock: Arc<UdpSocket>,
     /// A request waits for room in the socket.
     waits: Atomic<bool>,
-    /// `None` once the queue pair is destroyed.
-    #[pin]
-    readiness: Mutex<Option<Readiness<Self>>>,
     #[pin]
     receiving: SpinLockIrq<UdRq>,
     /// Goes on with what a call has left.
     #[pin]
     work: Work<Self>,
-    user: UdUser,
     _quota: Quota,
 }
 
@@ -238,12 +231,9 @@ impl UdQp {
                 attrs: Atomic::new(UdAttrs::NEW.to_word()),
                 steps <- new_spinlock_irq!(QpPath::NOTHING, "rsiw::UdQp::steps"),
                 sending <- new_mutex!(sending, "rsiw::UdQp::sending"),
-                sock,
                 waits: Atomic::new(false),
-                readiness <- new_mutex!(None, "rsiw::UdQp::readiness"),
                 receiving <- new_spinlock_irq!(receiving, "rsiw::UdQp::receiving"),
                 work <- new_work!("rsiw::UdQp::work"),
-                user,
                 _quota: quota,
             }),
             GFP_KERNEL_ACCOUNT,
@@ -256,19 +246,14 @@ impl UdQp {
             }
         };
         qp.num.store(num, Relaxed);
-        let ready = qp.follow_socket();
+        let ready = Readiness::install(&sock, qp.clone()).map(|readiness| {
+            qp.sending.lock().sender = Some(UdSender { readiness, user });
+        });
         if let Err(e) = ready.and_then(|()| qp.answer(features, udata)) {
             qp.destroy();
             return Err(e);
         }
         Ok((qp, num))
-    }
-
-    /// Lets the socket tell when it has room.
-    fn follow_socket(self: &Arc<Self>) -> Result {
-        let readiness = Readiness::install(&self.sock, self.clone())?;
-        *self.readiness.lock() = Some(readiness);
-        Ok(())
     }
 
     /// Tells the process how to map the rings.
@@ -483,8 +468,8 @@ impl UdQp {
         drop(steps);
         self.reset();
         self.forget_offers();
-        let readiness = self.readiness.lock().take();
-        drop(readiness);
+        let sender = self.sending.lock().sender.take();
+        drop(sender);
     }
 
     fn log(&self, why: &str) {

@@ -7,6 +7,7 @@
 //! Context: process, under `UdQp::sending`.
 #![forbid(unsafe_code)]
 
+use super::ports::UdUser;
 use super::UdQp;
 use crate::abi::own::DatagramRequest;
 use crate::abi::{
@@ -22,6 +23,7 @@ use crate::ffi::mm::ring::{
     Position,
     SharedRing, //
 };
+use crate::ffi::net::udp::Readiness;
 use crate::ffi::rdma::attr;
 use crate::mr::access::Access;
 use crate::proto::counters::Counter;
@@ -56,8 +58,19 @@ const _: () = assert!(datagram::MOST_HEADERS == attr::MOST_HEADERS);
 /// How many requests are sent before somebody else has the processor.
 const AT_A_TIME: u32 = 256;
 
+/// By what a queue pair sends. To be dropped in process context.
+pub(super) struct UdSender {
+    /// A socket of its own. What is under way counts for this queue pair alone, so that nobody else
+    /// waits for a neighbour that does not answer.
+    pub(super) readiness: Readiness<UdQp>,
+    pub(super) user: UdUser,
+}
+
 /// What is needed to send.
 pub(super) struct UdSq {
+    /// `None` before the queue pair is known, and once it is destroyed. An RCU callback may drop what
+    /// is left then.
+    pub(super) sender: Option<UdSender>,
     ring: SharedRing,
     layout: &'static Layout,
     /// The next entry to be taken out.
@@ -100,6 +113,7 @@ impl UdSq {
             .checked_add(datagram::ROOM_IN_FRONT + datagram::ROOM_BEHIND)
             .ok_or(EINVAL)?;
         Ok(Self {
+            sender: None,
             ring,
             layout,
             get: Position::FIRST,
@@ -273,7 +287,7 @@ impl UdQp {
         let most = datagram::longest_message(netdev.as_ref().map_or(0, |netdev| netdev.mtu()));
         let len = sending.fetch(&self.pd, front, flags, most)?;
         let way = self.ports.way(path.sgid_index.into(), dest.dgid);
-        let (Some(netdev), Some((own, to))) = (netdev, way) else {
+        let (Some(netdev), Some((own, to)), Some(sender)) = (netdev, way, &sending.sender) else {
             // The address was there when the address handle was made, and is gone.
             dev.count(Some(Counter::DatagramsDropped));
             return Ok(len);
@@ -289,15 +303,14 @@ impl UdQp {
             src_qpn: self.num().0,
             immediate,
         };
-        let number = self.user.number;
+        let number = sender.user.number;
         let message_len = u32_as_usize(len);
         let gids = (&own, &to);
         let packet = datagram::seal(&mut sending.room, message_len, headers, gids, number, crc32);
         let packet = packet.ok_or(Fault::LocalOperation)?;
         let ends = (&netdev.address(own, number), &netdev.address(to, number));
-        let sent = self
-            .sock
-            .send(ends, packet, path.traffic_class, path.hop_limit);
+        let sock = sender.readiness.sock();
+        let sent = sock.send(ends, packet, path.traffic_class, path.hop_limit);
         if sent == Err(EAGAIN) {
             return Err(NotSent::NoRoom);
         }

@@ -30,7 +30,7 @@ use kernel::sync::{
     ArcBorrow, //
 };
 
-/// A UDP socket in the network namespace of a device.
+/// A UDP socket in the network namespace of a device. To be dropped in process context.
 ///
 /// # Invariants
 ///
@@ -214,7 +214,7 @@ pub(crate) trait UdpHandler: Send + Sync + 'static {
 /// Tells a handler of a socket until it is dropped, which waits for callbacks in progress.
 ///
 /// UDP fetches a callback without the socket's lock. So all handlers of a socket have to be of one
-/// type: a socket is for one `Readiness`.
+/// type: a socket is for one `Readiness`. Make and drop it in process context.
 ///
 /// # Invariants
 ///
@@ -271,6 +271,11 @@ impl<H: UdpHandler> Readiness<H> {
                 Err(EBUSY)
             }
         }
+    }
+
+    /// Returns the socket.
+    pub(crate) fn sock(&self) -> &UdpSocket {
+        &self.sock
     }
 
     /// # Safety
