@@ -25,7 +25,8 @@ ORDINARY = {
                                     "msg_controllen msg_namelen msg_iter frags nr_frags data len "
                                     "is_iomem vaddr",
     "addresses of sockets, and of what they send": "ss_family sin_addr sin6_addr sin6_scope_id "
-                                                   "ipi_spec_dst ipi6_addr ipi6_ifindex",
+                                                   "ipi_ifindex ipi_spec_dst ipi6_addr "
+                                                   "ipi6_ifindex",
     "sockets: what they are, under the locks that are for it":
         "sk sk_family sk_state sk_shutdown sk_socket sk_callback_lock sk_rcv_saddr "
         "sk_v6_rcv_saddr sk_bound_dev_if sk_data_ready sk_error_report sk_state_change "

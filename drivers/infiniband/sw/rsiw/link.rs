@@ -180,6 +180,8 @@ impl NetdevHandler for Watcher {
                 if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
                     device.port_changed(netdev);
                 }
+                // A VRF that takes or leaves an interface has it go down and up. Its sockets follow.
+                addresses_changed(netdev);
             }
         }
     }

@@ -755,6 +755,9 @@ impl Qp {
             self.shared.sq.lock().placed(token);
             let _ = self.shared.complete_due();
         }
+        if end.placed.is_some_and(|messages| messages > 0) {
+            self.shared.flags.set_heard();
+        }
         self.feed(inner, QpEvent::PeerFin { idle: false }, after);
         true
     }

@@ -197,7 +197,7 @@ impl UdQp {
         let quota = Quota::take(dev.limits(), |limits| &limits.ud_qps)?;
         let user = ports.join()?;
         let netdev = dev.netdev().ok_or(ENODEV)?;
-        let sock = UdpSocket::sender(&netdev, user.number, dev.ways())?;
+        let sock = UdpSocket::sender(&netdev, user.number)?;
         let loaded = dev.queues().loaded();
         let (sq, send_offer) = new_ring(layout.sqe, cap.max_send_wr, udata, loaded)?;
         cap.max_send_wr = sq.len();

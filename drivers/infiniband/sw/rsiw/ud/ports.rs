@@ -4,7 +4,8 @@
 //! pairs for datagrams. So no port is open on a host without a program that uses them.
 //!
 //! A work item opens and closes the sockets. So none belongs to the process that has happened to
-//! need it first, and nobody waits for a process that is kept off its processor.
+//! need it first, and nobody waits for a process that is kept off its processor. Another one, which
+//! is urgent, takes in what is too much for a callback.
 //!
 //! Context: process; softirq where datagrams are received. The spin lock `UdPorts::sockets` is taken
 //! by itself.
@@ -13,6 +14,7 @@
 use super::UdQpTable;
 use crate::device::Device;
 use crate::ffi::hash::crc32;
+use crate::ffi::net::netdev::NetDevice;
 use crate::ffi::net::udp::{
     Readiness,
     UdpHandler,
@@ -61,13 +63,19 @@ pub(crate) struct UdPorts {
     pub(super) qps: Arc<UdQpTable>,
     #[pin]
     sockets: SpinLock<Sockets>,
-    /// Opens and closes sockets, and takes in what a callback has left.
+    /// Opens and closes sockets.
     #[pin]
-    work: Work<Self>,
+    adjusting: Work<Self>,
+    /// Takes in what callbacks have left.
+    #[pin]
+    receiving: Work<Self, { RECEIVING }>,
 }
 
+const RECEIVING: u64 = 1;
+
 impl_has_work! {
-    impl HasWork<Self> for UdPorts { self.work }
+    impl HasWork<Self> for UdPorts { self.adjusting }
+    impl HasWork<Self, RECEIVING> for UdPorts { self.receiving }
 }
 
 struct Sockets {
@@ -80,20 +88,32 @@ struct Sockets {
     closed: bool,
     /// The sockets. Only the work item changes them.
     open: [Option<OpenPort>; MAX_GIDS],
-    /// Why a socket that is wanted is not there.
-    failed: Option<Error>,
+    /// A socket that is wanted is not there for want of memory.
+    lacks_memory: bool,
 }
 
 impl Sockets {
-    /// Returns the address of the socket that is wanted at `index`.
-    fn wanted(&self, index: usize) -> Option<(Gid, u16)> {
-        let gid = self.gids.get(index);
-        (self.users.0 > 0 && !self.closed && gid != NO_GID).then_some((gid, self.number))
+    /// Returns which socket is wanted at `index`, if its packets come by the interfaces of `ways`.
+    fn wanted(&self, index: usize, ways: i32) -> Option<At> {
+        let (gid, number) = (self.gids.get(index), self.number);
+        let is_wanted = self.users.0 > 0 && !self.closed && gid != NO_GID;
+        is_wanted.then_some(At { gid, number, ways })
     }
 
     fn port(&self, index: usize) -> Option<&Arc<UdPort>> {
         self.open.get(index)?.as_ref().map(|open| &open.port)
     }
+}
+
+/// What a socket is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct At {
+    gid: Gid,
+    number: u16,
+    /// The index of the interfaces, see [`Ways::index`].
+    ///
+    /// [`Ways::index`]: crate::ffi::net::Ways::index
+    ways: i32,
 }
 
 /// A queue pair needs the sockets of its device, until this is dropped. Process context.
@@ -110,7 +130,7 @@ impl Drop for UdUser {
         let is_last = sockets.users.0 == 0;
         drop(sockets);
         if is_last {
-            self.ports.leave_to_work();
+            self.ports.begin_to_adjust();
         }
     }
 }
@@ -123,14 +143,15 @@ impl UdPorts {
             gids: GidTable::EMPTY,
             closed: false,
             open: [const { None }; MAX_GIDS],
-            failed: None,
+            lacks_memory: false,
         };
         Arc::pin_init(
             pin_init!(Self {
                 dev: dev.clone(),
                 qps,
                 sockets <- new_spinlock!(sockets, "rsiw::UdPorts::sockets"),
-                work <- new_work!("rsiw::UdPorts::work"),
+                adjusting <- new_work!("rsiw::UdPorts::adjusting"),
+                receiving <- new_work!("rsiw::UdPorts::receiving"),
             }),
             GFP_KERNEL,
         )
@@ -156,9 +177,9 @@ impl UdPorts {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the device has no datagrams, and what keeps a socket from being made. That a
-    /// port is in use, or that the first GID is no address of the interface, is no error: there are
-    /// no datagrams at that GID.
+    /// `EOPNOTSUPP` if the device has no datagrams, `ENOMEM` if there is no memory for one of its
+    /// sockets. All else, such as that a port is in use, is in the log: there are no datagrams at
+    /// that GID.
     pub(super) fn join(self: &Arc<Self>) -> Result<UdUser> {
         let number = self.number_for_new()?;
         let mut sockets = self.sockets.lock();
@@ -171,45 +192,62 @@ impl UdPorts {
             number: sockets.number,
         };
         drop(sockets);
-        self.leave_to_work();
-        workqueue::flush(&self.work);
-        let failed = self.sockets.lock().failed;
-        failed.map_or(Ok(user), Err)
+        self.begin_to_adjust();
+        workqueue::flush(&self.adjusting);
+        let lacks_memory = self.sockets.lock().lacks_memory;
+        match lacks_memory {
+            true => Err(ENOMEM),
+            false => Ok(user),
+        }
     }
 
-    /// Takes note of the GIDs of the device.
+    /// Takes note of the GIDs of the device, and waits until their sockets are open.
     pub(crate) fn follow(self: &Arc<Self>, gids: &GidTable) {
         self.sockets.lock().gids = *gids;
-        self.leave_to_work();
+        self.begin_to_adjust();
+        workqueue::flush(&self.adjusting);
+    }
+
+    fn begin_to_adjust(self: &Arc<Self>) {
+        let _ = self.dev.queues().cm.enqueue::<_, 0>(self.clone());
     }
 
     fn leave_to_work(self: &Arc<Self>) {
-        let _ = self.dev.queues().cm.enqueue(self.clone());
+        let _ = self.dev.queues().data.enqueue::<_, RECEIVING>(self.clone());
     }
 
     /// Closes all for good, as the device goes away.
     pub(crate) fn close(self: &Arc<Self>) {
         self.sockets.lock().closed = true;
-        self.leave_to_work();
-        workqueue::flush(&self.work);
+        self.begin_to_adjust();
+        workqueue::flush(&self.adjusting);
     }
 
     /// Opens the sockets that are wanted, and closes all others.
     fn adjust(self: &Arc<Self>) {
-        let mut failed = None;
+        let Some(netdev) = self.dev.netdev() else {
+            (0..MAX_GIDS).for_each(|index| self.replace(index, None));
+            return;
+        };
+        let ways = self.dev.ways().index(&netdev);
+        let mut lacks_memory = false;
         for index in 0..MAX_GIDS {
             let sockets = self.sockets.lock();
-            let wanted = sockets.wanted(index);
-            let is_right = sockets.port(index).map(|port| (port.gid, port.number)) == wanted;
+            let wanted = sockets.wanted(index, ways);
+            let is_right = sockets.port(index).map(|port| port.at) == wanted;
             drop(sockets);
             if is_right {
                 continue;
             }
             // The address may be that of the new socket.
             self.replace(index, None);
-            let opened = wanted.map_or(Ok(None), |at| self.open(at).map(Some));
+            let opened = wanted.map_or(Ok(None), |at| self.open(&netdev, at).map(Some));
             match opened {
-                Ok(port) => self.replace(index, port),
+                Ok(port) => {
+                    self.replace(index, port);
+                    // Nobody was told of what came before the callback was there.
+                    self.leave_to_work();
+                }
                 // The first GID need not be an address of the interface.
                 Err(e) if e == EADDRNOTAVAIL || e == EAFNOSUPPORT => {}
                 Err(e) => {
@@ -218,13 +256,11 @@ impl UdPorts {
                         Author::Kernel,
                         fmt!("no datagrams at GID {index}: error {errno}"),
                     );
-                    if e != EADDRINUSE {
-                        failed = Some(e);
-                    }
+                    lacks_memory |= e == ENOMEM;
                 }
             }
         }
-        self.sockets.lock().failed = failed;
+        self.sockets.lock().lacks_memory = lacks_memory;
     }
 
     /// Puts a socket, or none, in the place of that of the GID at `index`, which is closed when this
@@ -234,16 +270,18 @@ impl UdPorts {
             Some(slot) => core::mem::replace(slot, port),
             None => port,
         };
-        drop(old);
+        if old.is_some() {
+            drop(old);
+            // Which may be taking in something there.
+            workqueue::flush(&self.receiving);
+        }
     }
 
-    fn open(self: &Arc<Self>, (gid, number): (Gid, u16)) -> Result<OpenPort> {
-        let netdev = self.dev.netdev().ok_or(ENODEV)?;
-        let at = netdev.address(gid, number);
-        let sock = UdpSocket::receiver(&netdev, &at, self.dev.ways())?;
+    fn open(self: &Arc<Self>, netdev: &NetDevice, at: At) -> Result<OpenPort> {
+        let addr = netdev.address(at.gid, at.number);
+        let sock = UdpSocket::receiver(netdev, &addr, self.dev.ways())?;
         let port = UdPort {
-            gid,
-            number,
+            at,
             ports: self.clone(),
             sock: sock.clone(),
         };
@@ -258,12 +296,11 @@ impl UdPorts {
         let sockets = self.sockets.lock();
         let gids = (sockets.gids.get(index), dest);
         // Bound: [`MAX_GIDS`].
-        let addresses = sockets.open.iter().flatten().map(|open| open.port.gid);
+        let addresses = sockets.open.iter().flatten().map(|open| open.port.at.gid);
         addresses_of(gids, sockets.gids.get(0), addresses)
     }
 
-    /// Takes in what callbacks have left, and what came before they were there. Returns whether
-    /// something is left again.
+    /// Takes in what callbacks have left. Returns whether something is left again.
     fn receive_left(&self) -> bool {
         let mut is_left = false;
         for index in 0..MAX_GIDS {
@@ -279,6 +316,13 @@ impl WorkItem for UdPorts {
 
     fn run(this: Arc<Self>) {
         this.adjust();
+    }
+}
+
+impl WorkItem<RECEIVING> for UdPorts {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
         if this.receive_left() {
             this.leave_to_work();
         }
@@ -294,8 +338,7 @@ struct OpenPort {
 
 /// The socket of a GID.
 struct UdPort {
-    gid: Gid,
-    number: u16,
+    at: At,
     /// They have this port until the last user has left, or the device.
     ports: Arc<UdPorts>,
     sock: Arc<UdpSocket>,

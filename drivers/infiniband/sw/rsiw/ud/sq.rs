@@ -310,7 +310,8 @@ impl UdQp {
         let packet = packet.ok_or(Fault::LocalOperation)?;
         let ends = (&netdev.address(own, number), &netdev.address(to, number));
         let sock = sender.readiness.sock();
-        let sent = sock.send(ends, packet, path.traffic_class, path.hop_limit);
+        let by = dev.ways().index(&netdev);
+        let sent = sock.send(ends, by, packet, path.traffic_class, path.hop_limit);
         if sent == Err(EAGAIN) {
             return Err(NotSent::NoRoom);
         }

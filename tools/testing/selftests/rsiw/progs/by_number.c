@@ -302,7 +302,7 @@ static bool cut(char *from, char *to, bool destroyed, bool resets)
 	for (i = 2; i <= 4; i++)
 		CHECK_SYS(ep_post_recv(&b.a, i, abuf, 64, amr->lkey));
 	CHECK_SYS(ep_post_send(&b.p, 7, IBV_WR_SEND, from, LONG, from_mr->lkey, 0, 0));
-	while (!*(volatile char *)to)
+	while (!__atomic_load_n((char *)to, __ATOMIC_RELAXED))
 		;
 	if (destroyed)
 		rdma_destroy_qp(b.p.id);

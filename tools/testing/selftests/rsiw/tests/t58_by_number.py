@@ -182,6 +182,12 @@ def vrf(t):
         run("ibv_rc_pingpong", "through TCP")
         t.reap()
     t.topo.ensure()
+    with t.library("rsiw"):
+        for netns, dev in ((NS_A, t.topo.wire.server_dev), (NS_B, t.topo.wire.client_dev)):
+            # Keeps the sockets for datagrams open.
+            port = t.port()
+            t.start("ibv_ud_pingpong", "-d", dev, "-p", port, "-g", 1,
+                    netns=netns).wait_listening(port)
     path = enter_vrfs(t)
     run("ibv_rc_pingpong", "past TCP")
     with t.library("rsiw"):

@@ -65,10 +65,12 @@ static void *put_option(struct msghdr *msg, int level, int type, size_t len)
 	return CMSG_DATA(cmsg);
 }
 
-static void put_ipv4(struct msghdr *msg, const struct sockaddr_in *from, int tos, int hops)
+static void put_ipv4(struct msghdr *msg, const struct sockaddr_in *from, int ifindex, int tos,
+		     int hops)
 {
 	struct in_pktinfo *info = put_option(msg, SOL_IP, IP_PKTINFO, sizeof(*info));
 
+	info->ipi_ifindex = ifindex;
 	info->ipi_spec_dst = from->sin_addr;
 	msg->msg_namelen = sizeof(*from);
 	*(int *)put_option(msg, SOL_IP, IP_TOS, sizeof(int)) = tos;
@@ -76,12 +78,13 @@ static void put_ipv4(struct msghdr *msg, const struct sockaddr_in *from, int tos
 		*(int *)put_option(msg, SOL_IP, IP_TTL, sizeof(int)) = hops;
 }
 
-static void put_ipv6(struct msghdr *msg, const struct sockaddr_in6 *from, int tos, int hops)
+static void put_ipv6(struct msghdr *msg, const struct sockaddr_in6 *from, int ifindex, int tos,
+		     int hops)
 {
 	struct in6_pktinfo *info = put_option(msg, SOL_IPV6, IPV6_PKTINFO, sizeof(*info));
 
 	info->ipi6_addr = from->sin6_addr;
-	info->ipi6_ifindex = from->sin6_scope_id;
+	info->ipi6_ifindex = from->sin6_scope_id ?: ifindex;
 	msg->msg_namelen = sizeof(*from);
 	*(int *)put_option(msg, SOL_IPV6, IPV6_TCLASS, sizeof(int)) = tos;
 	if (hops)
@@ -94,11 +97,13 @@ static bool has_room(const struct sock *sk)
 }
 
 /*
- * Sends a datagram between two addresses of one family, with this traffic class and hop limit; 0 is
- * the hop limit of the host. Returns -EAGAIN if the socket has no room; it tells when there is some.
+ * Sends a datagram between two addresses of one family by the interfaces of this index (0: those in
+ * no VRF), with this traffic class and hop limit; 0 is the hop limit of the host. Returns -EAGAIN
+ * if the socket has no room; it tells when there is some.
  */
 int rsiw_helper_udp_send(struct socket *sock, struct sockaddr_storage *from,
-			 struct sockaddr_storage *to, void *data, size_t len, int tos, int hops)
+			 struct sockaddr_storage *to, int ifindex, void *data, size_t len, int tos,
+			 int hops)
 {
 	char control[2 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct in6_pktinfo))]
 		__aligned(__alignof__(struct cmsghdr)) = {};
@@ -111,9 +116,9 @@ int rsiw_helper_udp_send(struct socket *sock, struct sockaddr_storage *from,
 	int ret;
 
 	if (to->ss_family == AF_INET)
-		put_ipv4(&msg, (void *)from, tos, hops);
+		put_ipv4(&msg, (void *)from, ifindex, tos, hops);
 	else
-		put_ipv6(&msg, (void *)from, tos, hops);
+		put_ipv6(&msg, (void *)from, ifindex, tos, hops);
 	ret = kernel_sendmsg(sock, &msg, &vec, 1, len);
 	/* There may be room since then. */
 	if (ret == -EAGAIN && has_room(sock->sk))

@@ -53,6 +53,15 @@ pub(crate) enum Ways {
 }
 
 impl Ways {
+    /// Returns the index by which the kernel knows the interfaces; 0 stands for those in no VRF.
+    /// `ndev` is the interface of the device.
+    pub(crate) fn index(self, ndev: &NetDevice) -> i32 {
+        match self {
+            Self::Vrf => ndev.vrf(),
+            Self::Interface => ndev.index(),
+        }
+    }
+
     /// Lets packets of a socket come and go by these interfaces; `ndev` is the interface of its
     /// device.
     ///
@@ -60,10 +69,7 @@ impl Ways {
     ///
     /// `sk` is a live socket, whose lock is not held.
     pub(super) unsafe fn bind(self, sk: *mut b::sock, ndev: &NetDevice) -> Result {
-        let ifindex = match self {
-            Self::Vrf => ndev.vrf(),
-            Self::Interface => ndev.index(),
-        };
+        let ifindex = self.index(ndev);
         if ifindex == 0 {
             return Ok(());
         }

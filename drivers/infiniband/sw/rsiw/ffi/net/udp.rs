@@ -49,7 +49,7 @@ unsafe impl Sync for UdpSocket {}
 const BUFFER: c_int = 2 << 20;
 
 impl UdpSocket {
-    fn new(ndev: &NetDevice, family: u32, ways: Ways) -> Result<Self> {
+    fn new(ndev: &NetDevice, family: u32) -> Result<Self> {
         let net = ndev.net()?;
         let mut sock = core::ptr::null_mut();
         // SAFETY: `net` is a live namespace; `sock` is a place for the result.
@@ -74,8 +74,6 @@ impl UdpSocket {
         unsafe { h::sock_reclassify(sk.as_ptr()) };
         // SAFETY: `net` keeps the namespace alive; the socket holds no reference to it yet.
         unsafe { b::sk_net_refcnt_upgrade(sk.as_ptr()) };
-        // SAFETY: the socket is live and unlocked.
-        unsafe { ways.bind(sk.as_ptr(), ndev) }?;
         Ok(this)
     }
 
@@ -86,7 +84,9 @@ impl UdpSocket {
         } else {
             b::AF_INET6
         };
-        let this = Self::new(ndev, family, ways)?;
+        let this = Self::new(ndev, family)?;
+        // SAFETY: the socket is live and unlocked.
+        unsafe { ways.bind(this.sk.as_ptr(), ndev) }?;
         // SAFETY: the socket is live and unlocked.
         to_result(unsafe { h::udp_prepare_receiver(this.sock.as_ptr(), BUFFER) })?;
         let (mut storage, len) = Storage::new(addr);
@@ -102,11 +102,11 @@ impl UdpSocket {
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 
-    /// Makes a socket that sends from `port` by these ways.
-    pub(crate) fn sender(ndev: &NetDevice, port: u16, ways: Ways) -> Result<Arc<Self>> {
-        let this = match Self::new(ndev, b::AF_INET6, ways) {
+    /// Makes a socket that sends from `port`.
+    pub(crate) fn sender(ndev: &NetDevice, port: u16) -> Result<Arc<Self>> {
+        let this = match Self::new(ndev, b::AF_INET6) {
             // The kernel has no IPv6.
-            Err(e) if e == EAFNOSUPPORT => Self::new(ndev, b::AF_INET, ways)?,
+            Err(e) if e == EAFNOSUPPORT => Self::new(ndev, b::AF_INET)?,
             made => made?,
         };
         // SAFETY: the socket is live, unlocked and known to nobody else.
@@ -114,7 +114,8 @@ impl UdpSocket {
         Arc::new(this, GFP_KERNEL_ACCOUNT).map_err(Error::from)
     }
 
-    /// Sends a datagram between two addresses of one family. A hop limit of 0 is that of the host.
+    /// Sends a datagram between two addresses of one family by the interfaces of an index, see
+    /// [`Ways::index`]. A hop limit of 0 is that of the host.
     ///
     /// # Errors
     ///
@@ -125,6 +126,7 @@ impl UdpSocket {
     pub(crate) fn send(
         &self,
         (from, to): (&SocketAddr, &SocketAddr),
+        ifindex: i32,
         octets: &[u8],
         tos: u8,
         hops: u8,
@@ -136,6 +138,7 @@ impl UdpSocket {
                 self.sock.as_ptr(),
                 from.as_mut_ptr(),
                 to.as_mut_ptr(),
+                ifindex,
                 octets.as_ptr().cast_mut().cast(),
                 octets.len(),
                 tos.into(),
