@@ -209,14 +209,16 @@ pub(super) struct Way {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListensAt {
     is_ipv6: bool,
-    way: Way,
+    port: u16,
+    vrf: i32,
 }
 
 impl ListensAt {
     /// Returns where to listen for the peer of `pair`, if it is the peer who connects.
     pub(super) fn of(pair: &Pair, way: Way) -> Option<Self> {
         let is_ipv6 = ip(pair.own.gid()).is_ipv6();
-        pair.listens().then_some(Self { is_ipv6, way })
+        let Way { port, vrf } = way;
+        pair.listens().then_some(Self { is_ipv6, port, vrf })
     }
 }
 
@@ -417,12 +419,21 @@ impl MeetingPlace {
             open.users += 1;
             return Ok(());
         }
-        all.reserve(1, GFP_KERNEL).map_err(|_| plain(ENOMEM))?;
+        // Not `reserve()`, in which checks of arithmetic are left.
+        let count = all.len().saturating_add(1);
+        let more = KVec::with_capacity(count, GFP_KERNEL);
+        let mut more = more.map_err(|_| plain(ENOMEM))?;
         // All users of the device share the listener, so none of them pays for it, nor for who has
         // not said yet whom it wants.
         let open = Payer::nobody().pays(|| self.open(netdev, at));
         let open = open.map_err(|error| (error, "cannot listen at the port"))?;
-        all.push_within_capacity(open).map_err(|_| plain(ENOMEM))
+        // There is room for all. Bound: as above.
+        for open in core::mem::take(&mut *all) {
+            more.push_within_capacity(open).map_err(|_| plain(ENOMEM))?;
+        }
+        more.push_within_capacity(open).map_err(|_| plain(ENOMEM))?;
+        *all = more;
+        Ok(())
     }
 
     fn open(self: &Arc<Self>, netdev: &NetDevice, at: ListensAt) -> Result<OpenListener> {
@@ -430,7 +441,7 @@ impl MeetingPlace {
             true => Ipv6Addr::UNSPECIFIED.into(),
             false => Ipv4Addr::UNSPECIFIED.into(),
         };
-        let addr = SocketAddr::from((any, at.way.port));
+        let addr = SocketAddr::from((any, at.port));
         let dev = &self.endpoints.dev;
         let turns = Turns::new(dev.queues(), request::read)?;
         let asked = Addressee::Other(self.clone());

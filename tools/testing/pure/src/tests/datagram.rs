@@ -60,7 +60,12 @@ fn a_datagram_is_what_it_was() {
 #[test]
 fn a_message_is_longer_than_any_mtu() {
     let most = LONGEST_MESSAGE as usize;
-    for (len, is_taken) in [(most - 1, true), (most, true), (most + 1, false), (60_000, false)] {
+    for (len, is_taken) in [
+        (most - 1, true),
+        (most, true),
+        (most + 1, false),
+        (60_000, false),
+    ] {
         let packet = sealed(&vec![7; len], HEADERS_V6, V6).expect("it fits");
         let parsed = parse(&packet).map(|datagram| datagram.message.len());
         match is_taken {

@@ -172,6 +172,7 @@ def wait_outside(t):
 @test("numbers-vrf", cost=40, only_type="rsiw")
 def vrf(t):
     """Both interfaces are in a VRF."""
+    t.need_module("vrf")
     def run(tool, how):
         for gid in (1, 2):
             with t.sub("%s, %s, GID %d" % (tool, how, gid)):
