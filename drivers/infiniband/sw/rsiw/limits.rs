@@ -5,14 +5,13 @@
 //! Context: any.
 #![forbid(unsafe_code)]
 
+use crate::ffi::rdma::attr::QpCap;
 use kernel::prelude::*;
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
 use kernel::sync::Arc;
-
-use crate::ffi::rdma::attr::QpCap;
 
 // How many objects of each kind a device may have.
 pub(crate) const MAX_QP: u32 = 100 * 1024;

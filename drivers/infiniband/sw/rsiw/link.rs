@@ -179,9 +179,10 @@ impl NetdevHandler for Watcher {
             NetdevEvent::ChangeState => {
                 if let Some(device) = Found::<Rsiw>::by_netdev(netdev) {
                     device.port_changed(netdev);
+                    // An interface goes down and up when it enters or leaves a VRF. The sockets for
+                    // datagrams follow it.
+                    device.inner().gids.addresses_changed();
                 }
-                // A VRF that takes or leaves an interface has it go down and up. Its sockets follow.
-                addresses_changed(netdev);
             }
         }
     }

@@ -209,16 +209,14 @@ pub(super) struct Way {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListensAt {
     is_ipv6: bool,
-    port: u16,
-    vrf: i32,
+    way: Way,
 }
 
 impl ListensAt {
     /// Returns where to listen for the peer of `pair`, if it is the peer who connects.
     pub(super) fn of(pair: &Pair, way: Way) -> Option<Self> {
         let is_ipv6 = ip(pair.own.gid()).is_ipv6();
-        let Way { port, vrf } = way;
-        pair.listens().then_some(Self { is_ipv6, port, vrf })
+        pair.listens().then_some(Self { is_ipv6, way })
     }
 }
 
@@ -419,7 +417,7 @@ impl MeetingPlace {
             open.users += 1;
             return Ok(());
         }
-        // Not `reserve()`, in which checks of arithmetic are left.
+        // The compiler leaves checks of arithmetic in `reserve()`, which would call what panics.
         let count = all.len().saturating_add(1);
         let more = KVec::with_capacity(count, GFP_KERNEL);
         let mut more = more.map_err(|_| plain(ENOMEM))?;
@@ -441,7 +439,7 @@ impl MeetingPlace {
             true => Ipv6Addr::UNSPECIFIED.into(),
             false => Ipv4Addr::UNSPECIFIED.into(),
         };
-        let addr = SocketAddr::from((any, at.port));
+        let addr = SocketAddr::from((any, at.way.port));
         let dev = &self.endpoints.dev;
         let turns = Turns::new(dev.queues(), request::read)?;
         let asked = Addressee::Other(self.clone());

@@ -86,7 +86,7 @@ struct Sockets {
     gids: GidTable,
     /// The device is gone.
     closed: bool,
-    /// The sockets. Only the work item changes them.
+    /// The sockets. Only the work item `adjusting` changes them.
     open: [Option<OpenPort>; MAX_GIDS],
     /// A socket that is wanted is not there for want of memory.
     lacks_memory: bool,
@@ -272,7 +272,7 @@ impl UdPorts {
         };
         if old.is_some() {
             drop(old);
-            // Which may be taking in something there.
+            // That work item may be taking in something from the old socket.
             workqueue::flush(&self.receiving);
         }
     }
@@ -345,8 +345,8 @@ struct UdPort {
 }
 
 impl UdPort {
-    /// Takes in what has arrived. Returns whether that is too much for one time: the work item does
-    /// the rest then.
+    /// Takes in what has arrived. Returns whether that is too much for one time: the work item
+    /// `receiving` does the rest then.
     fn receive_some(&self) -> bool {
         for _ in 0..AT_A_TIME {
             if !self.receive() {
