@@ -191,8 +191,12 @@ class Guest:
         if self.console == os.path.abspath(self.args.console or "") or not self.log():
             return self.args.console
         fd, path = tempfile.mkstemp(prefix="rsiw-run-", suffix=".log")
-        with open(self.console, "rb") as log, open(fd, "wb") as out:
-            shutil.copyfileobj(log, out)
+        try:
+            with open(self.console, "rb") as log, open(fd, "wb") as out:
+                shutil.copyfileobj(log, out)
+        except OSError:
+            os.unlink(path)
+            raise
         return path
 
     def stop(self):

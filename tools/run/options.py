@@ -46,6 +46,7 @@
 # usage: TERM or QUIT within ten seconds end the machine.
 
 import argparse
+import contextlib
 import os
 import re
 import sys
@@ -63,8 +64,14 @@ NET = {"delay": (TIME, "5ms"), "jitter": (TIME, "100us"), "loss": (PERCENT, "0.1
        "rate": (r"\d+(\.\d+)?([kmgt]i?)?(bit|bps)", "1gbit"), "mtu": (r"\d+", "9000")}
 
 
+def tell(line):
+    """A line among the errors. That nobody reads it, or that it has no place, changes no status."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr)
+
+
 def say(text):
-    print(f"rsiw-run: {text}", file=sys.stderr)
+    tell(f"rsiw-run: {text}")
 
 
 def fail(text, status=NO_MACHINE):

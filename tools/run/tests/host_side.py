@@ -9,6 +9,7 @@ import hashlib
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -125,6 +126,23 @@ class Streams(Case):
         self.assertEqual((size, status), (150000, 126))
         self.assertIn("the machine died", said)
 
+    def unread(self, errors):
+        """The status of a command when nobody reads the errors any more, from "ready" on, if at all."""
+        with subprocess.Popen(self.words("--accel", "tcg", "sh", "-c", "read line; exit 7"),
+                              stdin=subprocess.PIPE, stderr=errors, env=self.env) as child:
+            if child.stderr:
+                while b"ready in" not in child.stderr.readline():
+                    self.assertIsNone(child.poll())
+                child.stderr.close()
+            child.stdin.write(b"end\n")
+            child.stdin.close()
+            return child.wait(SECONDS)
+
+    def test_unread_errors(self):
+        self.assertEqual(self.unread(subprocess.PIPE), 7)
+        with open("/dev/full", "wb") as full:
+            self.assertEqual(self.unread(full), 7)
+
     def test_late_signal(self):
         """When COMMAND and the machine have ended, nobody is there to get it."""
         read, write = os.pipe()
@@ -222,6 +240,19 @@ class Faults(Case):
     def test_fault(self):
         said = self.tcg("--quiet", "sh", "-c", "exit 3", status=3, FAKE_CONSOLE=OOPS)[1]
         self.assertTrue(self.kept(said).startswith("BUG: kernel NULL"))
+        self.assertEqual(self.left(), [])
+
+    def test_not_kept(self):
+        """A log that has no place changes no status, and leaves nothing."""
+        words = self.words("--accel", "tcg", "--quiet", "sh", "-c", "echo up; read line; exit 3")
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, env={**self.env, "FAKE_CONSOLE": OOPS}) as child:
+            self.assertEqual(child.stdout.readline(), b"up\n")
+            _, most = resource.prlimit(child.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (0, most))
+            said = child.communicate(b"end\n", timeout=SECONDS)[1].decode()
+        self.assertEqual(child.returncode, 3, said)
+        self.assertIn("the machine has had a fault; its log cannot be kept (File too large):\nBUG: ", said)
         self.assertEqual(self.left(), [])
 
     def test_waiting_is_no_fault(self):
