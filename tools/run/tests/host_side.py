@@ -143,6 +143,13 @@ class Streams(Case):
         with open("/dev/full", "wb") as full:
             self.assertEqual(self.unread(full), 7)
 
+    def test_closed_errors(self):
+        """What rsiw-run tells does not go to the output instead."""
+        words = ["sh", "-c", 'exec "$@" 2>&-', "sh"] + self.words("--accel", "tcg", "echo", "up")
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=self.env,
+                              timeout=SECONDS, check=True)
+        self.assertEqual(done.stdout, b"up\n")
+
     def test_late_signal(self):
         """When COMMAND and the machine have ended, nobody is there to get it."""
         read, write = os.pipe()
