@@ -22,11 +22,11 @@ use core::num::{
 /// How long requests are given to gather, in microseconds.
 pub(crate) const GATHER_US: u32 = 10;
 /// Three thresholds of the same size. This many doorbells without an answer make a row. This many
-/// requests are worth [`GATHER_US`]. Gathering that was in vain this often in succession is given
+/// requests are worth being left to a work item. What was in vain this often in succession is given
 /// up for a while.
 pub(crate) const WORTH: u32 = 4;
-/// For how many doorbells a finding about a process holds: that it has slept, or that gathering was
-/// in vain.
+/// For how many doorbells a finding about a process holds: that it has slept, or that leaving
+/// requests to a work item was in vain.
 const HOLDS: u32 = 256;
 
 /// Who is to act.
@@ -54,6 +54,31 @@ impl Actor {
     }
 }
 
+/// What is tried with the requests of a row, so that many of them go to TCP together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tries {
+    /// They are given [`GATHER_US`].
+    Time,
+    /// They are left to the patient work item, if the process sleeps.
+    Turn,
+    /// Both were in vain: the process has one request on its way where it seemed to have many. It
+    /// may use many queue pairs in turns.
+    Nothing,
+}
+
+/// What a doorbell says about the requests of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Row {
+    /// It is not in a row.
+    None,
+    /// Few requests wait, and it is worth giving them [`GATHER_US`].
+    Gathers,
+    /// Requests are worth being left to a work item.
+    Leaves,
+    /// Requests come one by one.
+    OneByOne,
+}
+
 /// What is known of a process by its doorbells. Under the mutex of its queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doorbells {
@@ -61,13 +86,14 @@ pub(crate) struct Doorbells {
     row: Saturating<u32>,
     /// Requests taken out of the send queue before the last doorbell; wraps.
     taken: Wrapping<u32>,
-    /// The requests of the last doorbell were given time to gather.
-    gathers: bool,
-    /// How often in succession too few requests came in the time given.
-    in_vain: Saturating<u32>,
-    /// For how many more doorbells no request is given time to gather, as that was in vain too
-    /// often.
+    tries: Tries,
+    /// For how many more doorbells something else than [`Tries::Time`] is tried, as that was in
+    /// vain too often.
     pause: Saturating<u32>,
+    /// The requests of the last doorbell were left to a work item.
+    left: bool,
+    /// How often in succession a work item has found too few requests.
+    in_vain: Saturating<u32>,
     /// Completion events before the last doorbell; wraps.
     events: u32,
     since_event: Saturating<u32>,
@@ -78,9 +104,10 @@ impl Doorbells {
         Self {
             row: Saturating(0),
             taken: Wrapping(0),
-            gathers: false,
-            in_vain: Saturating(0),
+            tries: Tries::Time,
             pause: Saturating(0),
+            left: false,
+            in_vain: Saturating(0),
             events: 0,
             since_event: Saturating(HOLDS),
         }
@@ -104,10 +131,15 @@ impl Doorbells {
         }
     }
 
-    /// Returns whether doorbells ring in a row: the process has many requests on its way.
+    /// Returns what the doorbell says that rang last. `few` says that few requests wait.
     #[inline]
-    pub(crate) const fn is_row(&self) -> bool {
-        self.row.0 >= WORTH
+    pub(crate) const fn row(&self, few: bool) -> Row {
+        match self.tries {
+            _ if self.row.0 < WORTH => Row::None,
+            Tries::Time if few => Row::Gathers,
+            Tries::Time | Tries::Turn => Row::Leaves,
+            Tries::Nothing => Row::OneByOne,
+        }
     }
 
     /// Returns whether the process has recently slept until an event came. A process asks for the
@@ -122,7 +154,10 @@ impl Doorbells {
     #[inline]
     fn came(&mut self, count: u32) {
         self.pause -= 1;
-        if count == 0 || !core::mem::take(&mut self.gathers) {
+        if self.pause.0 == 0 && self.tries != Tries::Time {
+            (self.tries, self.left, self.in_vain) = (Tries::Time, false, Saturating(0));
+        }
+        if count == 0 || !core::mem::take(&mut self.left) {
             return;
         }
         self.in_vain += 1;
@@ -132,26 +167,25 @@ impl Doorbells {
         if self.in_vain.0 >= WORTH {
             self.in_vain.0 = 0;
             self.pause.0 = HOLDS;
+            self.tries = match self.tries {
+                Tries::Time => Tries::Turn,
+                Tries::Turn | Tries::Nothing => Tries::Nothing,
+            };
         }
     }
 
+    /// Takes note that the requests of the last doorbell are left to a work item.
     #[inline]
-    pub(crate) const fn is_worth_it(&self) -> bool {
-        self.pause.0 == 0
-    }
-
-    #[inline]
-    pub(crate) fn gather(&mut self) {
-        self.gathers = true;
+    pub(crate) fn leave(&mut self) {
+        self.left = true;
     }
 }
 
 /// A question about who sends, with what is known when it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// A process rang the doorbell, its thread has the mutex, and requests wait to be sent. `row`:
-    /// see [`Doorbells::is_row`]. `gathers`: few requests wait, and it is worth giving them time.
-    Doorbell { row: bool, gathers: bool },
+    /// A process rang the doorbell, its thread has the mutex, and requests wait to be sent.
+    Doorbell(Row),
     /// Requests were left to a work item: their [`GATHER_US`] are over, or somebody else had the
     /// mutex when the doorbell rang, or they have waited until fewer requests are under way.
     Left,
@@ -171,12 +205,12 @@ pub(crate) fn who(reason: Reason, sleeps: impl Fn() -> bool) -> Actor {
     match reason {
         // A consumer that waits for an answer has little else on the way, and gets the answer
         // soonest if its thread sends.
-        Doorbell { row: false, .. } => Caller,
+        Doorbell(Row::None) => Caller,
         // Many requests go to TCP in one call, as the library does not ring while a request waits.
         // The work item runs later: at once, it might find only this request.
-        Doorbell { gathers: true, .. } => Later,
-        Doorbell { .. } if sleeps() => Patient,
-        Doorbell { .. } => Caller,
+        Doorbell(Row::Gathers) => Later,
+        Doorbell(Row::Leaves) if sleeps() => Patient,
+        Doorbell(Row::Leaves | Row::OneByOne) => Caller,
 
         // A consumer that sleeps posts more before it sleeps. A consumer that polls would keep the
         // patient item off the processor.

@@ -392,15 +392,12 @@ impl Qp {
             self.shared.id.send_cq.notified(),
             answered,
         );
-        let reason = Reason::Doorbell {
-            row: doorbells.is_row(),
-            gathers: doorbells.is_worth_it() && !inner.ring.has_behind(WORTH - 1),
-        };
+        let row = doorbells.row(!inner.ring.has_behind(WORTH - 1));
         let flags = &self.shared.flags;
         flags.has_slept.store(doorbells.has_slept(), Relaxed);
-        let actor = self.shared.who(reason);
-        if actor == Actor::Later {
-            doorbells.gather();
+        let actor = self.shared.who(Reason::Doorbell(row));
+        if actor != Actor::Caller {
+            doorbells.leave();
         }
         actor
     }

@@ -4,7 +4,7 @@
 
 use crate::proto::schedule::Actor::{self, Caller, Later, Patient, Urgent};
 use crate::proto::schedule::Reason::{self, *};
-use crate::proto::schedule::{who, Doorbells, WORTH};
+use crate::proto::schedule::{who, Doorbells, Row, WORTH};
 
 /// What the row says if the consumer polls, and if it sleeps until an event.
 const POLLS_OR_SLEEPS: [bool; 2] = [false, true];
@@ -27,15 +27,11 @@ fn by_consumer(reason: Reason) -> [Actor; 2] {
 /// A thread that rings the doorbell sends itself unless more may come.
 #[test]
 fn doorbells() {
-    for gathers in [false, true] {
-        let row = false;
-        assert_eq!(always(Doorbell { row, gathers }), Caller);
+    for row in [Row::None, Row::OneByOne] {
+        assert_eq!(always(Doorbell(row)), Caller);
     }
-    let row = true;
-    let gathers = true;
-    assert_eq!(always(Doorbell { row, gathers }), Later);
-    let gathers = false;
-    assert_eq!(by_consumer(Doorbell { row, gathers }), [Caller, Patient]);
+    assert_eq!(always(Doorbell(Row::Gathers)), Later);
+    assert_eq!(by_consumer(Doorbell(Row::Leaves)), [Caller, Patient]);
 }
 
 /// What was left to a work item comes in its turn if nobody polls for it.
@@ -59,6 +55,8 @@ struct Ringer {
     doorbells: Doorbells,
     taken: u32,
     events: u32,
+    /// It sleeps until an event.
+    sleeps: bool,
 }
 
 impl Ringer {
@@ -68,6 +66,7 @@ impl Ringer {
             doorbells: Doorbells::new(),
             taken: u32::MAX - 50,
             events: 0,
+            sleeps: false,
         };
         for _ in 1..WORTH {
             assert_eq!(ringer.ring(1), Caller);
@@ -75,15 +74,14 @@ impl Ringer {
         ringer
     }
 
-    /// The doorbell of a process that polls rings after `taken` more requests were taken. Returns
+    /// The doorbell rings while few requests wait, after `taken` more requests were taken. Returns
     /// who sends.
     fn ring_after(&mut self, taken: u32, answered: bool) -> Actor {
         self.taken = self.taken.wrapping_add(taken);
         self.doorbells.ring(self.taken, self.events, answered);
-        let (row, gathers) = (self.doorbells.is_row(), self.doorbells.is_worth_it());
-        let actor = who(Doorbell { row, gathers }, || false);
-        if actor == Later {
-            self.doorbells.gather();
+        let actor = who(Doorbell(self.doorbells.row(true)), || self.sleeps);
+        if actor != Caller {
+            self.doorbells.leave();
         }
         actor
     }
@@ -133,6 +131,46 @@ fn requests_in_vain() {
                 assert_eq!(ringer.ring(count), Later);
             }
             assert_eq!(ringer.ring(WORTH), Later);
+        }
+    }
+}
+
+/// Where the process sleeps, requests for which time was in vain are left to the patient work item.
+/// If that finds too few some times in succession, too, those that follow are sent one by one, and
+/// then they are given time again.
+#[test]
+fn turns_in_vain() {
+    for count in 1..WORTH {
+        let mut ringer = Ringer::new();
+        ringer.sleeps = true;
+        for _ in 0..5 {
+            assert_eq!(ringer.ring(1), Later, "{count}");
+            for _ in 1..WORTH {
+                assert_eq!(ringer.ring(count), Later, "{count}");
+            }
+            for n in 0..WORTH {
+                assert_eq!(ringer.ring(count), Patient, "{count}: {n}");
+            }
+            for n in 0..HOLDS {
+                assert_eq!(ringer.ring(count), Caller, "{count}: {n}");
+            }
+        }
+    }
+}
+
+/// The patient work item goes on as long as it finds enough now and then, until time is tried again.
+#[test]
+fn turns_that_are_worth_it() {
+    let mut ringer = Ringer::new();
+    ringer.sleeps = true;
+    for _ in 0..5 {
+        for _ in 0..WORTH {
+            assert_eq!(ringer.ring(1), Later);
+        }
+        for n in 0..HOLDS {
+            let is_last = n % WORTH == WORTH - 1;
+            let taken = if is_last { WORTH } else { 1 };
+            assert_eq!(ringer.ring(taken), Patient, "{n}");
         }
     }
 }
