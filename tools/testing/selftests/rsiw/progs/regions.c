@@ -17,6 +17,7 @@
 #include "prog.h"
 
 static unsigned int big;
+static bool exporters;
 
 #define LEN 16384
 #define PIECE (64 << 20)		/* of huge memory, which repeats it */
@@ -24,6 +25,7 @@ static unsigned int big;
 #define TRANS 1
 #define PD 2
 #define ACCESS 4
+#define EXPORT _IO('x', 0x71)		/* of rsiw_export */
 
 static char *here, *there;		/* memory of the two sides */
 static struct both b;
@@ -265,6 +267,41 @@ static void dma_buffers(void)
 	munmap(mem, 4 * LEN);
 }
 
+/* What rsiw_export makes: what cannot be mapped, or not as memory in whole pages. */
+static void exporters_refused(void)
+{
+	static const struct {
+		const char *name;
+		int error;
+	} kinds[] = {
+		{ "no vmap", EOPNOTSUPP },
+		{ "a vmap that fails", ENOSPC },
+		{ "not from the start of a page", EOPNOTSUPP },
+		{ "memory of a device", EOPNOTSUPP },
+	};
+	int dev = open("/dev/rsiw_export", O_RDWR);
+	struct ibv_pd *pd = ibv_alloc_pd(listener.id->verbs);
+	size_t i;
+
+	CHECK(dev >= 0, "/dev/rsiw_export: %m");
+	CHECK(pd, "alloc PD: %m");
+	for (i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		int fd = ioctl(dev, EXPORT, i);
+		struct ibv_mr *mr;
+
+		CHECK(fd >= 0, "buffer %zu: %m", i);
+		part("V-IMM-9 a DMA buffer: %s", kinds[i].name);
+		mr = raw_reg_dmabuf(pd, 0, 4096, 0, fd, ALL_ACCESS);
+		expect(!mr && errno == kinds[i].error, "%s",
+		       mr ? "not refused" : strerror(errno));
+		if (mr)
+			CHECK_SYS(raw_dereg_dmabuf(mr));
+		close(fd);
+	}
+	CHECK_SYS(ibv_dealloc_pd(pd));
+	close(dev);
+}
+
 /* `len` bytes of address space over one piece of 64 MiB. */
 static char *huge(size_t len)
 {
@@ -396,6 +433,10 @@ static void big_messages(uint32_t len)
 
 static void run(void)
 {
+	if (exporters) {
+		exporters_refused();
+		return;
+	}
 	keep = ibv_alloc_pd(listener.id->verbs);
 	CHECK(keep, "alloc PD: %m");
 	here = ep_pages(LEN);
@@ -411,6 +452,8 @@ static const struct opt options[] = {
 	{ "big", "MIB",
 	  "also messages of this size and 4 GiB - 1 (0), which takes 5 GiB of memory",
 	  .num = &big, .max = 4095 },
+	{ "exporters", "", "only DMA buffers of the module rsiw_export",
+	  .flag = &exporters },
 	{ }
 };
 

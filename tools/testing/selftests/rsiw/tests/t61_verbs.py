@@ -7,6 +7,7 @@ import re
 from rsiwtest import kmsg
 from rsiwtest.core import WIRE, Fail, Skip, test
 from rsiwtest.tools import perftest
+from rsiwtest.topo import sh
 
 
 @test("srq", cost=8)
@@ -50,6 +51,17 @@ def depths(t):
 def regions(t):
     """Regions: addresses, registered again, DMA buffers, size (V-MR)."""
     t.own("regions", t.topo.loopback)
+
+
+@test("regions-exporters", cost=4, only_type="rsiw")
+def regions_exporters(t):
+    """DMA buffers that cannot be mapped are refused, without a warning of the kernel (V-IMM-9)."""
+    t.need_module("rsiw_export")
+    sh("modprobe", "rsiw_export")
+    try:
+        t.own("regions", t.topo.loopback, "--exporters")
+    finally:
+        sh("modprobe", "-r", "rsiw_export")
 
 
 @test("regions-big", limit=900, cost=200, long=True)

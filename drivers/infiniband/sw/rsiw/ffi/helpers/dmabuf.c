@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/file.h>
 #include <linux/iosys-map.h>
 #include <linux/mm.h>
@@ -9,6 +10,27 @@
 #include <rdma/ib_verbs.h>
 
 MODULE_IMPORT_NS("DMA_BUF");
+
+/*
+ * dma_buf_vmap() warns if the exporter maps the buffer for it and cannot. A process may choose such
+ * a buffer, so the exporter is asked before.
+ */
+static int buf_vmap(struct dma_buf *buf, struct iosys_map *map)
+{
+	int ret = 0;
+
+	dma_resv_lock(buf->resv, NULL);
+	if (!buf->vmapping_counter) {
+		iosys_map_clear(map);
+		ret = buf->ops->vmap(buf, map);
+		if (!ret && buf->ops->vunmap)
+			buf->ops->vunmap(buf, map);
+	}
+	if (!ret)
+		ret = dma_buf_vmap(buf, map);
+	dma_resv_unlock(buf->resv);
+	return ret;
+}
 
 /*
  * Maps the buffer behind @fd, which must have @end bytes or more, for the kernel, on behalf of
@@ -34,7 +56,7 @@ void *rsiw_helper_dma_buf_map(struct ib_device *dev, int fd, u64 end,
 	if (end > buf->size)
 		goto put;
 	ret = -EOPNOTSUPP;
-	if (buf->ops->pin)
+	if (buf->ops->pin || !buf->ops->vmap)
 		goto put;
 	attach = dma_buf_attach(buf, &dev->dev);
 	if (IS_ERR(attach)) {
@@ -44,11 +66,11 @@ void *rsiw_helper_dma_buf_map(struct ib_device *dev, int fd, u64 end,
 	ret = dma_buf_begin_cpu_access(buf, DMA_BIDIRECTIONAL);
 	if (ret)
 		goto detach;
-	ret = dma_buf_vmap_unlocked(buf, &map);
+	ret = buf_vmap(buf, &map);
 	if (ret)
 		goto end_access;
 	ret = -EOPNOTSUPP;
-	if (map.is_iomem)
+	if (map.is_iomem || !PAGE_ALIGNED(map.vaddr))
 		goto vunmap;
 	*vaddr = map.vaddr;
 	return attach;

@@ -139,7 +139,8 @@ impl Umem {
     /// Takes `len` octets from `offset` on of the DMA buffer behind the calling process's `fd`.
     /// Fails with `EINVAL` for an empty range or one that is not in the buffer, `EBADF`, `EACCES`
     /// for writing to a read-only buffer, `EOPNOTSUPP` for a buffer that is not memory of this
-    /// machine or is moved while it is in use, `ENOMEM`, and `ENODEV`.
+    /// machine in whole pages, is moved while it is in use or cannot be mapped for the kernel,
+    /// `ENOMEM`, `ENODEV`, and the exporter's own errors.
     pub(crate) fn map_dmabuf(
         device: &Arc<DeviceHandle>,
         fd: i32,
