@@ -18,11 +18,13 @@ SEGMENT = 1448
 LARGEST = SEGMENT - 6
 # The same where FPDUs need not fit segments (RFC 5044 section 3).
 LONGEST = 64768
+# The bit of Request and Reply that agrees upon these (large_fpdus), among the reserved ones.
+LONG = 0x08
 # Of a packet: whose it is, up to where the other one may send, the payload and
 # where it ends, the ULPDUs that end in it, and whether it is one that counts.
 FIELDS = ("ip.src", "ip.dst", "tcp.stream", "tcp.ack", "tcp.window_size",
           "tcp.len", "tcp.nxtseq", "tcp.options.sack.count",
-          "iwarp_mpa.ulpdulength", "iwarp_mpa.req", "iwarp_mpa.rep",
+          "iwarp_mpa.ulpdulength", "iwarp_mpa.res", "iwarp_mpa.req", "iwarp_mpa.rep",
           "tcp.analysis.retransmission")
 SIZE = r"ULPDU length: (\d+)"
 
@@ -102,9 +104,10 @@ def are_whole(length, fpdus, segment):
         for unit in ends if unit <= segment)
 
 
-def misaligned(pcap, sources, segment=SEGMENT):
-    """Complaints about FPDUs that are in more than one segment (M-MPA-12), which has so
-    many octets at most.
+def framing(pcap, sources, segment=SEGMENT, long=False):
+    """Complaints about where FPDUs lie: those of these sources are each in one segment (M-MPA-12),
+    which has so many octets at most, but on connections that have agreed upon long ones, if
+    there may be any. And all that a side sends lies in FPDUs, to the end.
 
     TCP fills the peer's window to the octet, also one that has become larger by
     the time it sends, and has less room in segments that acknowledge selectively;
@@ -115,35 +118,52 @@ def misaligned(pcap, sources, segment=SEGMENT):
     for field in FIELDS:
         how += ["-e", field]
     windows, begun, good, behind, bad = {}, {}, 0, 0, []
+    asked, agreed_on, free, complaints = set(), set(), 0, []
     for line in tshark(pcap, *how).splitlines():
-        (source, dest, stream, ack, window, length, end, sack, sizes,
-         *other) = line.split("\t")
+        (source, dest, stream, ack, window, length, end, sack, sizes, bits,
+         request, reply, again) = line.split("\t")
         if ack:
             ends = windows.setdefault((dest, stream), set())
             ends.add(int(ack) + int(window))
-        if source not in sources or length == "0" or any(other):
+        if request or reply:
+            if int(bits, 16) & LONG:
+                (asked if request else agreed_on).add(stream)
+            continue
+        if length == "0" or again:
             continue
         # Length field and ULPDU, padded, and the CRC.
         fpdus = [(int(n) + 5) // 4 * 4 + 4 for n in sizes.split(",") if n]
         before = begun.get((source, stream), 0)
         after = before + int(length) - sum(fpdus)
         begun[source, stream] = after
+        if source not in sources:
+            continue
         is_cut = sack or int(end) in windows.get((source, stream), ())
-        if before or (after and is_cut):
+        if stream in agreed_on:
+            free += 1
+        elif before or (after and is_cut):
             behind += 1
         elif after == 0 and are_whole(int(length), fpdus, segment):
             good += 1
         else:
             bad.append("%s octets: %s" % (length, fpdus))
-    print("# %s: of %d packets %d hold whole FPDUs, %d are behind what TCP "
-          "cuts" % (os.path.basename(pcap), good + behind + len(bad), good,
-                      behind))
-    if not good:
-        return ["no packet of %s holds whole FPDUs" % " and ".join(sources)]
+    print("# %s: %d packets of %d connections with long FPDUs; of %d others %d hold whole FPDUs, "
+          "%d are behind what TCP cuts" % (
+              os.path.basename(pcap), free, len(agreed_on), good + behind + len(bad), good,
+              behind))
+    if agreed_on and not long:
+        complaints.append("%d connections have agreed upon long FPDUs" % len(agreed_on))
+    if agreed_on - asked:
+        complaints.append("%d Replies agree to long FPDUs without being asked" % len(
+            agreed_on - asked))
+    if not good and not agreed_on:
+        complaints.append("no packet of %s holds whole FPDUs" % " and ".join(sources))
     if bad:
-        return ["%d packets do not hold whole FPDUs, so %s" % (
-            len(bad), "; ".join(bad[:5]))]
-    return []
+        complaints.append("%d packets do not hold whole FPDUs, so %s" % (
+            len(bad), "; ".join(bad[:5])))
+    complaints += ["%d octets of %s in stream %s are in no FPDU" % (rest, source, stream)
+                   for (source, stream), rest in begun.items() if rest]
+    return complaints
 
 
 # Seconds: the driver waits no longer than 200 ms for an acknowledgement.
@@ -203,7 +223,7 @@ def set_up(text):
 def agreed(text):
     """Whether a Reply says that FPDUs may be longer than segments (large_fpdus)."""
     replies = re.findall(r"Reply frame header.*?= Reserved: (0x[0-9a-f]+)", text, re.S)
-    return any(int(bits, 16) & 0x08 for bits in replies)
+    return any(int(bits, 16) & LONG for bits in replies)
 
 
 def sizes(text):

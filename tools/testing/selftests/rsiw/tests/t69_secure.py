@@ -7,7 +7,7 @@ What goes past TCP goes past them, too: these tests are without that.
 import os
 
 from rsiwtest.core import ANY_PATH, Fail, test
-from rsiwtest.frames import capture, misaligned
+from rsiwtest.frames import capture, framing
 from rsiwtest.secure import BEGIN, PLAIN, SECRET, Ipsec, Wireguard, need, seen, works
 from rsiwtest.tools import perftest
 from rsiwtest.wire import C4, IF_C, S4, Wire
@@ -27,11 +27,12 @@ def wireguard(t):
     t.need("wg")
     t.need_module("wireguard")
     secure(t, Wireguard, "wireguard", PLAIN - 80)
-    with t.sub("FPDUs lie whole in segments"), Wireguard(t) as wire:
+    with t.sub("FPDUs lie whole in segments"), \
+            t.loaded_with("direct=0", "large_fpdus=0"), Wireguard(t) as wire:
         pcap = os.path.join(t.env.results, "inside.pcap")
         capture(t, IF_C, pcap,
                 lambda: perftest(t, wire.path, "ib_write_bw", 65536, 20))
-        if bad := misaligned(pcap, (S4, C4), PLAIN - 80):
+        if bad := framing(pcap, (S4, C4), PLAIN - 80):
             raise Fail("\n".join(bad))
         os.unlink(pcap)
 

@@ -6,7 +6,7 @@ import re
 
 from rsiwtest.core import WIRE, Fail, test
 from rsiwtest.frames import (CHECKS, SIZE, agreed, capture, dissect, first_fins,
-                             misaligned, numbers, opcodes)
+                             framing, numbers, opcodes)
 from rsiwtest.tools import perftest, rping
 from rsiwtest.topo import A4, B4, IF_A, NS_A
 from tests.t50_rsocket import stream
@@ -40,9 +40,9 @@ def examine(t, name):
 
     capture(t, IF_A, pcap, work, netns=NS_A)
     text = dissect(pcap)
-    whole = ("FPDUs lie whole in segments (M-MPA-12)",
-             lambda _: misaligned(pcap, (A4, B4)))
-    for what, check in (*CHECKS, whole) if name == "short" else CHECKS:
+    whole = ("FPDUs lie whole in segments, or are long where that is agreed upon (M-MPA-12)",
+             lambda _: framing(pcap, (A4, B4), long=name == "long"))
+    for what, check in (*CHECKS, whole):
         with t.sub("%s: %s" % (name, what)):
             found = list(check(text))
             if found:

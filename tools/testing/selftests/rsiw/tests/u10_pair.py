@@ -187,17 +187,10 @@ def crc(t):
         rping(t, path, count=20, size=5000)
         perftest(t, path, "ib_send_lat", 4096, 50)
 
-    try:
-        for value in ("0", "1"):
-            with t.sub("mpa_crc=%s" % value):
-                t.unload()
-                t.load("mpa_crc=" + value)
-                t.topo.ensure()
-                for path in t.topo.paths:
-                    capture(t, "%s-%s" % (path.name, value), lambda: work(t, path))
-    finally:
-        t.unload()
-        t.load(*t.env.params)
+    for value in ("0", "1"):
+        with t.sub("mpa_crc=" + value), t.loaded_with("mpa_crc=" + value):
+            for path in t.topo.paths:
+                capture(t, "%s-%s" % (path.name, value), lambda: work(t, path))
 
 
 @test("pair-disconnect", cost=40, pair=True)

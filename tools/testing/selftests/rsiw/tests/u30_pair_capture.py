@@ -19,15 +19,24 @@ def captured(t, path, work):
     capture(t, path.name, lambda: work(t, path))
 
 
+def programs(t, path):
+    """rping and perftest, with messages of many segments."""
+    rping(t, path, count=5, size=60000)
+    for op in ("send", "write", "read"):
+        perftest(t, path, "ib_%s_bw" % op, 65536, 5)
+
+
 @test("pair-capture-user", cost=30, pair=True)
 def capture_user(t):
     """rping and perftest, captured."""
-    def work(t, path):
-        rping(t, path, count=5, size=60000)
-        for op in ("send", "write", "read"):
-            perftest(t, path, "ib_%s_bw" % op, 65536, 5)
+    both(t, captured, programs)
 
-    both(t, captured, work)
+
+@test("pair-capture-short", cost=40, pair=True, only_type="rsiw")
+def capture_short(t):
+    """The same where this side wants FPDUs to fit segments."""
+    with t.loaded_with("large_fpdus=0"):
+        both(t, captured, programs)
 
 
 @test("pair-capture-nvme", cost=30, pair=True)
