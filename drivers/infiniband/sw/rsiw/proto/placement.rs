@@ -107,6 +107,11 @@ impl Unasked {
         self.octets += octets;
     }
 
+    /// Adds octets of a request, another message of which is still to be sent.
+    pub(super) fn add_part(&mut self, octets: u32) {
+        self.octets += octets;
+    }
+
     /// Takes note that the peer is asked about all that was sent.
     pub(super) fn ask(&mut self) {
         let asked = self.youngest.take();

@@ -660,8 +660,8 @@ impl Sender {
             .sent(current.message.kind(), current.message.sent());
         self.sent += u32::from(current.message.kind().is_placed());
         if let Some((data, solicited)) = current.then.take() {
-            let kind = Kind::Immediate { data, solicited };
-            current.message = self.messages.message(kind, 0);
+            self.unasked.add_part(current.message.sent());
+            current.message = self.messages.message(Kind::Immediate { data, solicited }, 0);
             return Ok(());
         }
         let origin = current.origin;

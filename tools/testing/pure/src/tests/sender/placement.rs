@@ -79,6 +79,23 @@ fn asks_while_there_is_more() {
     assert!(sent.len() > 4 && !sent[3..].contains(&Opcode::ReadRequest));
 }
 
+/// So it is where each Write has immediate data behind it, in a message of its own.
+#[test]
+fn asks_while_there_are_more_immediates() {
+    let mut sending = placing(8);
+    sending.queue.is_endless = true;
+    for _ in 0..8 {
+        let data = ImmediateData::from_short([1, 2, 3, 4]);
+        sending.post(write_to(Stag(5), 600_000, Some(data)));
+    }
+    for _ in 0..40 {
+        let _ = sending.run_once();
+    }
+    let sent = messages(&sending);
+    let asked = sent.iter().position(|o| *o == Opcode::ReadRequest);
+    assert_eq!(asked, Some(4), "{sent:?}");
+}
+
 /// A Read or an Atomic Operation of the consumer tells as much, and the sender asks nothing.
 #[test]
 fn reads_of_the_consumer_tell() {
