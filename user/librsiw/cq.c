@@ -106,9 +106,10 @@ static void take(struct rsiw_cq *cq, struct rsiw_cqe *cqe)
 }
 
 /*
- * Takes out the completions of a queue pair that is destroyed: the program has freed what
- * they name. The kernel adds no more of them. The kernel alone knows where it puts the next
- * completion. So the other completions move to the end of what waits, and keep their order.
+ * Takes out the completions of a queue pair that is destroyed or reset: the program may have
+ * freed what they name. The kernel adds no more of them. The kernel alone knows where it puts
+ * the next completion. So the other completions move to the end of what waits, and keep their
+ * order.
  */
 void rsiw_forget_qp(struct ibv_cq *ibcq, uint32_t qp_num)
 {

@@ -358,7 +358,7 @@ struct ibv_qp *rsiw_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return qp;
 }
 
-/* Takes out the completions: the program has freed what they name. */
+/* Takes out the completions: the program may have freed what they name. */
 static void forget_completions(struct rsiw_qp *qp, struct ibv_qp *ibqp)
 {
 	/* Other drivers may have given the number to a new queue pair by now. */
@@ -389,7 +389,11 @@ int rsiw_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask)
 		return ret;
 	if (attr->qp_state == IBV_QPS_RTR && attr_mask & IBV_QP_AV) {
 		qp->by_number = true;
-	} else if (attr->qp_state == IBV_QPS_RESET && (qp->by_number || qp->is_ud)) {
+	} else if (attr->qp_state == IBV_QPS_RESET) {
+		/*
+		 * As libraries of adapters do, whoever has connected it. The kernel has flushed
+		 * or dropped all by now. Only the program takes this step: librdmacm does not.
+		 */
 		forget_completions(qp, ibqp);
 		qp->by_number = false;
 	}

@@ -47,7 +47,8 @@ use crate::proto::sends::{
 };
 use crate::proto::state::{
     remote_class,
-    Async, //
+    Async,
+    QpState, //
 };
 use crate::queue::rq::{
     BadRecv,
@@ -309,6 +310,15 @@ impl Shared {
         let mut sq = self.sq.lock();
         // Bound: ORD, at most [`MAX_READS`](crate::limits::MAX_READS).
         while sq.outbound.pop().is_some() {}
+    }
+
+    /// Drops what a process has posted that resets the QP, if there is no connection and none is
+    /// being set up: the next one must not find it.
+    pub(super) fn drop_unmet(&self, ring: &mut SqRing) {
+        let is_unmet = self.state() == QpState::Idle && !self.set_aside.is_set();
+        if is_unmet && self.id.consumer.rings().is_some() {
+            self.drop_posted(ring);
+        }
     }
 
     /// Completes receives of the QP's own queue as flushed, in post order: at most as many as the

@@ -253,6 +253,9 @@ impl Qp {
                 self.apply(inner, event, None, after)?;
                 self.progress(inner, after);
             }
+            if target == IbQpState::Reset {
+                self.shared.drop_unmet(&mut inner.ring);
+            }
             if matches!(target, IbQpState::Reset | IbQpState::Init) {
                 let is_reset = target == IbQpState::Reset;
                 self.shared.flags.is_reset.store(is_reset, Relaxed);

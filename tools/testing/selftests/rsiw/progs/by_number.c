@@ -7,24 +7,23 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "numbers.h"
-#include "prog.h"
+#include "by_number/by_number.h"
 
 #define LEN 4096
-/* Longer than a step takes, shorter than anything that is waited for. */
 /* Of the 2 seconds that requests wait at least for a peer that is gone. */
 #define SOME_TIME_MS 1000
-#define A_WHILE_MS 300
 /* Octets of a message that is not through when one sees that it has begun. */
 #define LONG (16 << 20)
 
-static unsigned int rounds = 20, stock, hold_ms, pile_ms, cuts;
+unsigned int rounds = 20, stock;
+struct both b;
+struct number a, p;
+struct ibv_mr *amr, *pmr;
+char *abuf, *pbuf;
+
+static unsigned int hold_ms, pile_ms, cuts;
 static const char *step_as;
 static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
-static struct both b;
-static struct number a, p;
-static struct ibv_mr *amr, *pmr;
-static char *abuf, *pbuf;
 
 static const struct opt options[] = {
 	{ "rounds", "N", "how often a queue pair is reset (20)", .num = &rounds, .min = 1,
@@ -48,7 +47,7 @@ static enum ibv_wc_status unanswered(enum ibv_wc_status status)
 	return stock ? IBV_WC_GENERAL_ERR : status;
 }
 
-static void make(void)
+void make(void)
 {
 	numbers_make(&b, &where, &attr, &attr);
 	a = number_of(&b.a);
@@ -57,14 +56,14 @@ static void make(void)
 	pmr = ep_reg(&b.p, pbuf, LEN, ALL_ACCESS);
 }
 
-static void unmake(void)
+void unmake(void)
 {
 	CHECK_SYS(ibv_dereg_mr(amr));
 	CHECK_SYS(ibv_dereg_mr(pmr));
 	both_destroy(&b);
 }
 
-static void meet(const struct number_attr *how)
+void meet(const struct number_attr *how)
 {
 	CHECK(!number_rtr(b.a.id->qp, &a, &p, how), "RTR: %m");
 	CHECK(!number_rtr(b.p.id->qp, &p, &a, how), "RTR: %m");
@@ -72,7 +71,7 @@ static void meet(const struct number_attr *how)
 	CHECK(!number_rts(b.p.id->qp, &p, how), "RTS: %m");
 }
 
-static void post(struct ep *e, enum ibv_wr_opcode op)
+void post(struct ep *e, enum ibv_wr_opcode op)
 {
 	bool is_a = e == &b.a;
 
@@ -81,7 +80,7 @@ static void post(struct ep *e, enum ibv_wr_opcode op)
 			       is_a ? pmr->rkey : amr->rkey));
 }
 
-static void receive(struct ep *e)
+void receive(struct ep *e)
 {
 	bool is_a = e == &b.a;
 
@@ -89,8 +88,7 @@ static void receive(struct ep *e)
 			       is_a ? amr->lkey : pmr->lkey));
 }
 
-/* One message each way, and a Write and a Read. */
-static void talk(void)
+void talk(void)
 {
 	static char fill;
 
@@ -114,7 +112,7 @@ static void talk(void)
 	expect(!memcmp(abuf + 1024, pbuf, 64), "the Read brings other octets");
 }
 
-static bool nothing(struct ibv_cq *cq, int ms)
+bool nothing(struct ibv_cq *cq, int ms)
 {
 	struct ibv_wc wc;
 
@@ -225,7 +223,7 @@ static void gone(bool killed)
 	unmake();
 }
 
-static void reset(struct ep *e)
+void reset(struct ep *e)
 {
 	CHECK(!to_state(e->id->qp, IBV_QPS_RESET), "RESET: %m");
 	if (!stock) {
@@ -387,35 +385,6 @@ static void mismatch(int what)
 	post(&b.a, IBV_WR_SEND);
 	completes(b.a.scq, unanswered(IBV_WC_RETRY_EXC_ERR));
 	nothing(b.p.rcq, A_WHILE_MS);
-	unmake();
-}
-
-/* The same numbers meet again and again; what was posted is gone. */
-static void resets(void)
-{
-	unsigned int i;
-
-	make();
-	for (i = 0; i < rounds; i++) {
-		meet(&number_defaults);
-		talk();
-		receive(&b.a);
-		receive(&b.p);
-		if (i & 1)
-			post(&b.a, IBV_WR_RDMA_WRITE);
-		reset(&b.a);
-		if (i & 2)
-			usleep(1000);
-		reset(&b.p);
-		while (i & 1) {
-			struct ibv_wc wc;
-
-			if (!ep_poll(b.a.scq, &wc, 0))
-				break;
-		}
-		nothing(b.a.rcq, 0);
-		nothing(b.p.rcq, 0);
-	}
 	unmake();
 }
 
@@ -590,33 +559,6 @@ static void immediates(void)
 	unmake();
 }
 
-static void refused(void)
-{
-	struct ibv_qp_attr qa = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
-		.ah_attr = { .port_num = 1, .dlid = 1 },
-	};
-	int err;
-
-	make();
-	qa.dest_qp_num = p.qpn;
-	err = ibv_modify_qp(b.a.id->qp, &qa, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			    IBV_QP_MIN_RNR_TIMER);
-	expect(err == EINVAL, "without a GID: %d", err);
-	CHECK(!to_state(b.a.id->qp, IBV_QPS_RESET), "RESET: %m");
-	err = number_rtr(b.a.id->qp, &a, &p, &number_defaults);
-	expect(err == EINVAL, "RTR from RESET: %d", err);
-	CHECK(!number_init(b.a.id->qp), "INIT: %m");
-	meet(&number_defaults);
-	err = to_state(b.a.id->qp, IBV_QPS_SQD);
-	expect(err == EINVAL, "SQD: %d", err);
-	err = number_rtr(b.a.id->qp, &a, &p, &number_defaults);
-	expect(err == EINVAL, "RTR once more: %d", err);
-	talk();
-	unmake();
-}
-
 static void to_itself(enum ibv_wr_opcode op, char *from, char *to)
 {
 	CHECK_SYS(ep_post_send(&b.a, 7, op, from, 512, amr->lkey, (uintptr_t)to, amr->rkey));
@@ -757,6 +699,8 @@ static void run(void)
 		called_off(i * 200 % 4000);
 	part("what cannot be is refused");
 	refused();
+	part("RESET before there is a peer");
+	flushed_early();
 	part("the peer is gone");
 	gone(false);
 	part("the peer is in error");

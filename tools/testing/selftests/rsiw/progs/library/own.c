@@ -449,6 +449,27 @@ static void builders(void)
 	forget();
 }
 
+/* A program that resets a queue pair of the RDMA CM does not see its completions any more. */
+static void resets(void)
+{
+	struct ibv_wc wc;
+	unsigned int i;
+
+	part("RESET takes out completions");
+	begin(ALL_ACCESS);
+	for (i = 0; i < 3; i++)
+		CHECK_SYS(ep_post_recv(&b.p, i, NULL, 0, 0));
+	CHECK_SYS(ep_post_send(&b.a, 1, IBV_WR_SEND, NULL, 0, 0, 0, 0));
+	good(b.a.scq, IBV_WC_SEND);
+	good(b.p.rcq, IBV_WC_RECV);
+	CHECK_SYS(to_state(b.p.id->qp, IBV_QPS_ERR));
+	/* The last one stays until then. */
+	completes(b.p.rcq, IBV_WC_WR_FLUSH_ERR);
+	CHECK_SYS(to_state(b.p.id->qp, IBV_QPS_RESET));
+	expect(!ep_poll(b.p.rcq, &wc, 0), "there is one");
+	forget();
+}
+
 /* What the driver does not know of yet is not taken for nothing. */
 static void pads(void)
 {
@@ -505,6 +526,7 @@ void own_rings(void)
 	shared();
 	time_stamps();
 	builders();
+	resets();
 	pads();
 	own_depths();
 }
