@@ -113,6 +113,10 @@ int rsiw_query_device_ex(struct ibv_context *context,
 		base->max_ah = INT_MAX;
 	if (ctx->features & RSIW_FEATURE_RESIZE)
 		base->device_cap_flags |= IBV_DEVICE_RESIZE_MAX_WR | IBV_DEVICE_SRQ_RESIZE;
+	/* The same flags once more, with others behind them. */
+	if (attr_size >= offsetof(struct ibv_device_attr_ex, device_cap_flags_ex) +
+			 sizeof(attr->device_cap_flags_ex))
+		attr->device_cap_flags_ex |= base->device_cap_flags;
 	if (ctx->features & RSIW_FEATURE_TIMESTAMP) {
 		if (attr_size >= offsetof(struct ibv_device_attr_ex, completion_timestamp_mask) +
 				 sizeof(attr->completion_timestamp_mask))

@@ -408,6 +408,8 @@ static void attributes(void)
 	expect(!base->max_mw == !own, "%d windows", base->max_mw);
 	expect(!(base->device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) == !own, "flags %#x",
 	       base->device_cap_flags);
+	expect((uint32_t)attr.device_cap_flags_ex == base->device_cap_flags, "flags %#lx and %#x",
+	       attr.device_cap_flags_ex, base->device_cap_flags);
 	expect(!attr.hca_core_clock == !own && !attr.completion_timestamp_mask == !own,
 	       "clock: %lu kHz, %#lx", attr.hca_core_clock, attr.completion_timestamp_mask);
 }
