@@ -39,7 +39,7 @@ enum rsiw_feature {
 	RSIW_FEATURE_RESIZE_STEPS = 1 << 8,
 	/* Send with immediate data, between QPs that programs connect by number */
 	RSIW_FEATURE_SEND_IMM	= 1 << 9,
-	/* QPs of unreliable datagrams (IBV_QPT_UD) */
+	/* QPs of unreliable datagrams (IBV_QPT_UD). It needs RSIW_FEATURE_FLUSH, too. */
 	RSIW_FEATURE_UD		= 1 << 10,
 };
 
@@ -86,7 +86,7 @@ struct rsiw_uresp_create_qp {
 	__u32 pad;
 	__aligned_u64 sq_key;
 	__aligned_u64 rq_key;
-	__u32 poll_us;		/* 0: nobody polls, and nothing is to be mapped */
+	__u32 poll_us;		/* 0: nobody polls, and nothing is to be mapped; as for IBV_QPT_UD */
 	__u32 pad2;
 	__aligned_u64 poll_key;
 };

@@ -228,7 +228,7 @@ impl Features {
     const RESIZE_STEPS: Self = Self(1 << 8);
     /// Send with immediate data, between queue pairs that are connected by number.
     const SEND_IMMEDIATE: Self = Self(1 << 9);
-    /// Queue pairs for datagrams.
+    /// Queue pairs for datagrams. Needs [`Self::FLUSH`].
     const DATAGRAMS: Self = Self(1 << 10);
 
     /// All features that there are.
@@ -246,6 +246,18 @@ impl Features {
 
     fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Takes out features that need one that is missing.
+    fn without_those_that_lack_others(self) -> Self {
+        if !self.contains(Self::RINGS) {
+            return Self::NONE;
+        }
+        // Nobody looks again for receives of such queue pairs that are to be flushed.
+        match self.contains(Self::FLUSH) {
+            true => self,
+            false => Self(self.0 & !Self::DATAGRAMS.0),
+        }
     }
 
     pub(crate) fn rings(self) -> Rings {
@@ -303,11 +315,7 @@ impl AllocContextReq {
         }
         let version = spoken(self.version, VERSION)?;
         let features = Features(self.features & Features::ALL);
-        Some(if features.contains(Features::RINGS) {
-            (features, version)
-        } else {
-            (Features::NONE, version)
-        })
+        Some((features.without_those_that_lack_others(), version))
     }
 }
 

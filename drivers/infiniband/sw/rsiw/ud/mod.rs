@@ -171,7 +171,7 @@ impl UdQp {
     /// # Errors
     ///
     /// `EOPNOTSUPP` for consumers that have no own rings, and where datagrams are switched off or
-    /// would go past TLS. `EINVAL` for sizes beyond the maxima, `ENOMEM`.
+    /// would go past TLS. `EINVAL` for sizes beyond the maxima and for a bad request, `ENOMEM`.
     pub(crate) fn create(
         ports: &Arc<UdPorts>,
         handle: Arc<QpHandle>,
@@ -189,6 +189,11 @@ impl UdQp {
         } = parts;
         if !features.has_datagrams() {
             return Err(EOPNOTSUPP);
+        }
+        if features.may_ask_to_poll() {
+            let req = udata.read_if_there::<own::CreateQpReq>()?;
+            // Nobody polls for datagrams, whatever the process asks for.
+            let _ = req.map_or(Ok(0), |req| req.poll_us())?;
         }
         let layout = Rings::Own.layout();
         fit(cap, srq.is_some(), layout.max_sge, layout.max_inline)?;

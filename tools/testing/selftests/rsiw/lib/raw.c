@@ -92,8 +92,8 @@ int raw_resize_cq_with(struct ibv_cq *cq, struct rsiw_ureq_resize_cq ours, uint3
 	return resize_cq(cq, &ours, entries, key);
 }
 
-int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, struct rsiw_ureq_create_qp ours,
-		  void *answer, uint32_t *num)
+int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, enum ibv_qp_type type,
+		  struct rsiw_ureq_create_qp ours, void *answer, uint32_t *num)
 {
 	struct ib_uverbs_create_qp_resp *resp = answer;
 	struct {
@@ -109,7 +109,7 @@ int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, struct rsiw_ureq_create_
 			  .pd_handle = pd->handle, .send_cq_handle = cq->handle,
 			  .recv_cq_handle = cq->handle, .max_send_wr = 1,
 			  .max_recv_wr = 1, .max_send_sge = 1,
-			  .max_recv_sge = 1, .qp_type = IBV_QPT_RC },
+			  .max_recv_sge = 1, .qp_type = type },
 	};
 	int err = command(pd->context, &cmd, sizeof(cmd));
 

@@ -64,8 +64,8 @@ int raw_dereg(struct ibv_context *ctx, uint32_t handle);
  * driver's part of the request; that of the answer goes to `answer` at last.
  */
 #define RAW_ANSWER 1024
-int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, struct rsiw_ureq_create_qp ours,
-		  void *answer, uint32_t *num);
+int raw_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, enum ibv_qp_type type,
+		  struct rsiw_ureq_create_qp ours, void *answer, uint32_t *num);
 /*
  * The core's call to post a request of one element, or none (NULL), to the QP of
  * this number.

@@ -152,7 +152,7 @@ static void *create(void *arg)
 {
 	struct creation *c = arg;
 
-	c->err = raw_create_qp(c->pd, c->cq, none, c->answer, &c->num);
+	c->err = raw_create_qp(c->pd, c->cq, IBV_QPT_RC, none, c->answer, &c->num);
 	return NULL;
 }
 
@@ -193,7 +193,7 @@ static void unfinished(void)
 	c.cq = ibv_create_cq(l.id->verbs, 4, NULL, NULL, 0);
 	CHECK(c.pd && c.cq, "PD and CQ: %m");
 	c.answer = ep_pages(len);
-	CHECK_SYS(raw_create_qp(c.pd, c.cq, none, c.answer, &last));
+	CHECK_SYS(raw_create_qp(c.pd, c.cq, IBV_QPT_RC, none, c.answer, &last));
 	c.answer = mmap(NULL, len, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(c.answer != MAP_FAILED, "mmap: %m");

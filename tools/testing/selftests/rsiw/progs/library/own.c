@@ -473,19 +473,24 @@ static void resets(void)
 /* What the driver does not know of yet is not taken for nothing. */
 static void pads(void)
 {
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UD };
 	static char answer[RAW_ANSWER];
+	unsigned int i;
 	uint32_t num;
 	int err;
 
-	part("V-IMM-2 a pad of a request to create a QP is 0");
 	begin(ALL_ACCESS);
-	err = raw_create_qp(b.a.pd, b.a.scq, (struct rsiw_ureq_create_qp){ .pad = 1 }, answer, &num);
-	expect(err == EINVAL, "created: %s", strerror(err));
-	part("V-IMM-2 more time than there can be is refused");
-	err = raw_create_qp(b.a.pd, b.a.scq,
-			    (struct rsiw_ureq_create_qp){ .poll_us = RSIW_MAX_POLL_US + 1 },
-			    answer, &num);
-	expect(err == EINVAL, "created: %s", strerror(err));
+	for (i = 0; i < COUNT(types); i++) {
+		part("V-IMM-2 a pad of a request to create a QP is 0, type %d", types[i]);
+		err = raw_create_qp(b.a.pd, b.a.scq, types[i],
+				    (struct rsiw_ureq_create_qp){ .pad = 1 }, answer, &num);
+		expect(err == EINVAL, "created: %s", strerror(err));
+		part("V-IMM-2 more time than there can be is refused, type %d", types[i]);
+		err = raw_create_qp(b.a.pd, b.a.scq, types[i],
+				    (struct rsiw_ureq_create_qp){ .poll_us = RSIW_MAX_POLL_US + 1 },
+				    answer, &num);
+		expect(err == EINVAL, "created: %s", strerror(err));
+	}
 	forget();
 }
 
