@@ -4,6 +4,8 @@
 import contextlib
 import os
 import secrets
+import shutil
+import subprocess
 import tempfile
 import threading
 
@@ -187,6 +189,7 @@ def fails_closed(t):
             ring.add(tls.FRIEND)
             with t.sub("no tlshd"):
                 not_made(etc, "needs tlshd")
+            posing_as_tlshd(t, etc)
             with t.sub("somebody else writes the parameters"), tls.Agent(t):
                 changed_meanwhile(etc)
         with t.sub("others may read a key"), tls.Agent(t):
@@ -206,6 +209,22 @@ def fails_closed(t):
             etc.write("tlshd.conf", whole.replace(authority.trusted, "/nonexistent"))
             not_made(etc, "no file /nonexistent")
         forget_keys()
+
+
+def posing_as_tlshd(t, etc):
+    """What somebody else runs by that name, or what another program is called, does not count."""
+    os.chmod(etc.path, 0o755)
+    for name, place, user in (("somebody's tlshd", shutil.copy, 65534),
+                              ("another program by its name", os.symlink, 0)):
+        with t.sub(name):
+            path = os.path.join(etc.path, "tlshd")
+            place(shutil.which("sleep"), path)
+            with subprocess.Popen([path, "600"], user=user) as posing:
+                try:
+                    not_made(etc, "needs tlshd")
+                finally:
+                    posing.kill()
+                    os.unlink(path)
 
 
 def changed_meanwhile(etc):
