@@ -41,9 +41,9 @@
 # usage: it reads its input even if COMMAND does not, so that -n may be needed.
 # usage: Programs of rdma-core, perftest and iproute2 are there if the caller's system lacks
 # usage: them.
-# usage: Status: that of COMMAND, 128 and the signal's number if one has ended it; 123 see
-# usage: --expect-rdma; 125 if there is no machine, 126 if it died while COMMAND ran. Three INT,
-# usage: TERM or QUIT within ten seconds end the machine.
+# usage: Status: that of COMMAND, 128 and the signal's number if one has ended it; 2 if the
+# usage: options are wrong; 123 see --expect-rdma; 125 if there is no machine, 126 if it died
+# usage: while COMMAND ran. Three INT, TERM or QUIT within ten seconds end the machine.
 
 import argparse
 import contextlib
