@@ -179,6 +179,33 @@ end_tests()
 	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }
 
+# as_group SCRIPT ARGUMENTS...: runs the script in a process group of its own, with --grouped as the
+# first argument, and ends with it; there it returns at once. What runs beside others ignores SIGINT, and no process knows of all
+# that is below it; a group ends as one.
+as_group()
+{
+	[ "${2:-}" != --grouped ] || return 0
+	script=$1
+	shift
+	setsid "$script" --grouped "$@" &
+	group=$! ended=
+	stop()
+	{
+		ended=$1
+		# There is no such group yet in the first moment.
+		kill -TERM "-$group" 2>/dev/null || kill -TERM "$group" 2>/dev/null || :
+	}
+	trap 'stop 130' INT
+	trap 'stop 143' TERM HUP
+	status=0
+	while :; do
+		wait "$group" || status=$?
+		kill -0 "$group" 2>/dev/null || break
+		status=0
+	done
+	exit "${ended:-$status}"
+}
+
 # The name of a result: a hash over everything that went into it.
 hash_of()
 {
