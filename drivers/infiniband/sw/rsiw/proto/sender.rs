@@ -194,7 +194,7 @@ impl Framer {
         let fpdu =
             message::terminate(message, markers.as_mut(), crc32c, &mut fpdu).ok_or(Broken)?;
         let len = u32::try_from(fpdu.len())?;
-        transport.reserve(len).map_err(|NoMemory { .. }| Broken)?;
+        transport.reserve(len).map_err(|NoMemory| Broken)?;
         let before = transport.mark();
         if let Err(Broken) = transport.put(fpdu) {
             transport.truncate(before)?;
@@ -315,13 +315,10 @@ impl Framer {
             self.set_segment_size(transport.capacity().segment_size);
         }
         let (frame, len) = self.next_frame(&current.message)?;
-        if let Err(NoMemory { is_final }) = transport.reserve(len) {
+        if let Err(NoMemory) = transport.reserve(len) {
             self.flags.more = transport.unsent() > 0;
-            if self.flags.more || !is_final {
-                return Err(Stop::Again);
-            }
-            let detail = "no memory to send with";
-            return Err(Failure::new(TermError::LocalCatastrophic, detail).into());
+            let again = self.flags.more.then_some(Stop::Again);
+            return Err(again.unwrap_or_else(|| transport.starve()));
         }
         let mut packer = self.packer;
         if packer.push(len) && !self.is_large {
@@ -661,7 +658,8 @@ impl Sender {
         self.sent += u32::from(current.message.kind().is_placed());
         if let Some((data, solicited)) = current.then.take() {
             self.unasked.add_part(current.message.sent());
-            current.message = self.messages.message(Kind::Immediate { data, solicited }, 0);
+            let kind = Kind::Immediate { data, solicited };
+            current.message = self.messages.message(kind, 0);
             return Ok(());
         }
         let origin = current.origin;

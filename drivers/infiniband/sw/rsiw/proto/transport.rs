@@ -31,12 +31,9 @@ pub(crate) struct SendFlags {
     pub(crate) cut: bool,
 }
 
-/// There is no memory for a batch. If that is not final, another run may get some, as it may wait
-/// for memory, and the current run may not.
+/// There is no memory for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoMemory {
-    pub(crate) is_final: bool,
-}
+pub(crate) struct NoMemory;
 
 /// What TCP takes at the moment.
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +80,9 @@ pub(crate) trait Transport {
     /// the first.
     fn reserve(&mut self, len: u32) -> Result<(), NoMemory>;
 
-    /// Returns how the sender stops if there is no memory for a Terminate. It waits for a timer, as
-    /// nobody tells when there is memory. If this run may not wait, it leaves the Terminate to
-    /// another run.
+    /// Returns how the sender stops if there is no memory for the next FPDU. It waits for a timer,
+    /// as nobody tells when there is memory. If this run may not wait for memory, it leaves the
+    /// FPDU to another run, which may.
     fn starve(&mut self) -> Stop;
 
     /// Returns the place of the next octet.

@@ -462,9 +462,8 @@ impl Transport for TcpTransport<'_> {
 
     #[inline(always)]
     fn reserve(&mut self, len: u32) -> Result<(), NoMemory> {
-        let is_final = self.may_wait;
         let reserved = self.batch.reserve(len, self.may_wait);
-        reserved.map_err(|_| NoMemory { is_final })
+        reserved.map_err(|_| NoMemory)
     }
 
     fn starve(&mut self) -> Stop {

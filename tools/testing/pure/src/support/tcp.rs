@@ -161,9 +161,7 @@ impl Transport for Tcp {
     fn reserve(&mut self, len: u32) -> Result<(), NoMemory> {
         match self.batch.len() + len as usize <= self.room {
             true => Ok(()),
-            false => Err(NoMemory {
-                is_final: !self.is_hasty,
-            }),
+            false => Err(NoMemory),
         }
     }
 

@@ -94,7 +94,7 @@ fn v_fnc_4_fence() {
 #[test]
 fn v_wc_6_what_is_wrong() {
     let protection = Status::Failed(Fault::LocalProtection);
-    for n in 0..4 {
+    for n in 0..3 {
         let mut sending = sending();
         let faults = &mut sending.queue.faults;
         let end = match n {
@@ -106,12 +106,8 @@ fn v_wc_6_what_is_wrong() {
                 faults.payload = Some(PayloadError::NoMemory);
                 Status::Flushed
             }
-            2 => {
-                faults.short = true;
-                Status::Flushed
-            }
             _ => {
-                sending.tcp.room = 60;
+                faults.short = true;
                 Status::Flushed
             }
         };

@@ -69,6 +69,10 @@ fn cases() -> Vec<Case> {
     starved.tcp.room = 0;
     let terminates = |sending: &Sending| messages(sending) == [Opcode::Terminate];
 
+    let mut lacking = sending();
+    lacking.post(send(10));
+    lacking.tcp.room = 0;
+
     let mut responder = Sending::new(
         &Params {
             wait_for_fpdu: true,
@@ -91,7 +95,8 @@ fn cases() -> Vec<Case> {
 
     let mut cases = vec![
         case("room in the socket", full, Waker::Socket, heals, is_sent),
-        case("memory", starved, Waker::Timer, heals, terminates),
+        case("memory", lacking, Waker::Timer, heals, is_sent),
+        case("memory to end", starved, Waker::Timer, heals, terminates),
         case("the first FPDU", responder, Waker::Peer, hears, is_sent),
         case("the other end", local, Waker::OtherEnd, heals, takes),
     ];
