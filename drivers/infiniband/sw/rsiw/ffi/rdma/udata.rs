@@ -83,8 +83,8 @@ impl Udata<'_> {
         unsafe { (*self.raw.as_ptr()).inlen == 0 }
     }
 
-    /// Reads the call's private input. Fails with `EINVAL` if it is shorter than `T`, or longer
-    /// with something set beyond, and with `EFAULT` if it cannot be read.
+    /// Reads the call's private input. Fails with `EINVAL` if it is shorter than `T`, `EOPNOTSUPP`
+    /// if it is longer with something set beyond, and `EFAULT` if it cannot be read.
     pub(crate) fn read<T: FromBytes + IntoBytes + Immutable>(&mut self) -> Result<T> {
         self.read_from(size_of::<T>())
     }
