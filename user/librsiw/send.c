@@ -237,11 +237,12 @@ static int set_data(struct rsiw_qp *qp, struct rsiw_sqe *sqe, const struct ibv_s
 			return rsiw_add_inline_list(qp, sqe, wr);
 		break;
 	case SINK:
-		if (is_inline || wr->num_sge > 1)
+		/* A modifier that does not apply is ignored. */
+		if (wr->num_sge > 1)
 			return EINVAL;
 		break;
 	default:
-		if (is_inline || wr->num_sge != 1 || wr->sg_list->length != ATOMIC_LEN)
+		if (wr->num_sge != 1 || wr->sg_list->length != ATOMIC_LEN)
 			return EINVAL;
 	}
 	return rsiw_set_elements(qp, sqe, wr->sg_list, wr->num_sge);

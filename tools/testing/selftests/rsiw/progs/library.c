@@ -374,6 +374,39 @@ static void unknown_operations(void)
 	forget();
 }
 
+static void modifiers(void)
+{
+	struct ibv_sge sge = { .length = 8 };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+	};
+
+	part("V-WR-10 inline data is ignored where data comes in");
+	begin(own ? ALL_ACCESS | IBV_ACCESS_REMOTE_ATOMIC : ALL_ACCESS);
+	sge.addr = (uintptr_t)mem;
+	sge.lkey = here->lkey;
+	mem[4096] = 5;
+	wr.wr.rdma.remote_addr = (uintptr_t)mem + 4096;
+	wr.wr.rdma.rkey = there->rkey;
+	if (expect(!post(&wr), "a Read")) {
+		good(b.a.scq, IBV_WC_RDMA_READ);
+		expect(mem[0] == 5, "%d was read", mem[0]);
+	}
+	if (own) {
+		mem[0] = 0;
+		wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+		wr.wr.atomic.remote_addr = (uintptr_t)mem + 4096;
+		wr.wr.atomic.compare_add = 1;
+		wr.wr.atomic.rkey = there->rkey;
+		if (expect(!post(&wr), "an Atomic")) {
+			good(b.a.scq, IBV_WC_FETCH_ADD);
+			expect(mem[0] == 5 && mem[4096] == 6, "%d, %d", mem[0], mem[4096]);
+		}
+	}
+	forget();
+}
+
 static void again(void)
 {
 	struct ibv_pd *pd;
@@ -429,6 +462,7 @@ static void run(void)
 	any_order();
 	resizing();
 	unknown_operations();
+	modifiers();
 	again();
 	if (own)
 		own_rings();
