@@ -11,8 +11,8 @@
  * says how often each did; what is written to `only` is the name of the one that
  * counts, or empty.
  *
- * With `hold` for a number the call is mutex_lock(), lock_sock_nested() or
- * tcp_sendmsg_locked(), in a work item, or in the task of the name that was written to `task`. It
+ * With `hold` for a number the call is mutex_lock(), lock_sock_nested(), device_rename()
+ * or tcp_sendmsg_locked(), in a work item, or in the task of the name that was written to `task`. It
  * waits, `held` being 1, until that becomes 0 or 20 seconds are over. Then it is made.
  *
  * What is written to `stop` is the name of a task whose calls do not come back,
@@ -22,6 +22,7 @@
 #include <linux/atomic.h>
 #include <linux/debugfs.h>
 #include <linux/delay.h>
+#include <linux/device.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
@@ -94,6 +95,17 @@ static noinline notrace void lock_sock_later(struct sock *sk, int subclass)
 	be_held();
 	lock_sock_nested(sk, subclass);
 	atomic_dec(&waiting);
+}
+
+/* Run instead of device_rename(). */
+static noinline notrace int rename_later(struct device *dev, const char *name)
+{
+	int rv;
+
+	be_held();
+	rv = device_rename(dev, name);
+	atomic_dec(&waiting);
+	return rv;
 }
 
 /* Run instead of tcp_sendmsg_locked(). */
@@ -276,6 +288,8 @@ static int parse(struct point *p, char *text)
 		return kstrtol(number, 0, &p->answer);
 	if (!strcmp(text, "tcp_sendmsg_locked"))
 		p->hold = (unsigned long)send_later;
+	else if (!strcmp(text, "device_rename"))
+		p->hold = (unsigned long)rename_later;
 	else if (!strcmp(text, "lock_sock_nested"))
 		p->hold = (unsigned long)lock_sock_later;
 	else

@@ -189,8 +189,9 @@ impl WorkItem for Gids {
             return;
         };
         if this.follow(&netdev) || this.state.lock().is_untold {
-            // While the device is being registered the core cannot be told, and may have read the
-            // table already. Whoever registers it queues this work again.
+            // While the device is not registered, as it is new or moves to another namespace, the
+            // core cannot be told, and may have read the table already. This work is queued again
+            // when the device is registered.
             let is_told = this.handle.gids_changed();
             this.state.lock().is_untold = !is_told;
         }

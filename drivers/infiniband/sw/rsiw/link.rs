@@ -112,6 +112,7 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
         let name = netdev.name();
         pr_info!("{name}: no port mapper outside the first network namespace\n");
     }
+    let namespace = netdev.settled_namespace();
     let settings = Settings::new(netdev).inspect_err(|error| {
         let name = netdev.name();
         pr_err!("{name}: no device, as tls_keyring is not usable: {error:?}\n");
@@ -123,10 +124,9 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
         comp_vectors: kernel::cpu::nr_cpu_ids(),
         port_map,
     };
-    let namespace = netdev.settled_namespace();
     let mut made = None;
     core_device::add::<Rsiw>(&spec, |handle| {
-        let rnic = Rnic::new(handle, settings, shared)?;
+        let rnic = Rnic::new(handle, namespace, settings, shared)?;
         let _ = rnic.gids.follow(netdev);
         Ok(made.insert(rnic).clone())
     })?;
@@ -136,11 +136,6 @@ fn add(name: LinkName<'_>, netdev: &NetDevice, shared: &Shared) -> Result {
         if rnic.dev.tls().is_some_and(Credentials::is_by_certificate) {
             let name = netdev.name();
             pr_info!("{name}: x509.truststore of tlshd.conf says who may connect; without it that is whoever has a certificate of a public authority\n");
-        }
-        // The event that the interface moves to another namespace comes once, and may have come
-        // before anybody could find the device.
-        if netdev.settled_namespace() != namespace {
-            rnic.interface_gone();
         }
     }
     // The addresses may have changed before anybody could find the device.

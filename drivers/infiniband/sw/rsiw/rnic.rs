@@ -73,6 +73,8 @@ pub(crate) struct Shared {
 pub(crate) struct Rnic {
     /// What all objects use.
     pub(crate) dev: Arc<Device>,
+    /// The namespace of the interface.
+    namespace: u64,
     pub(crate) gids: Arc<Gids>,
     pub(crate) qps: Arc<QpTable>,
     pub(crate) ud: Arc<UdPorts>,
@@ -82,6 +84,8 @@ pub(crate) struct Rnic {
     removal: Work<Self>,
     #[pin]
     watch: Work<Self, { WATCH }>,
+    #[pin]
+    catch_up: Work<Self, { CATCH_UP }>,
     /// Runs out when the removal has waited for so long that the log is to say for whom it waits.
     #[pin]
     grace: Timer<Self>,
@@ -95,6 +99,7 @@ pub(crate) struct Rnic {
 impl Rnic {
     pub(crate) fn new(
         handle: Arc<DeviceHandle>,
+        namespace: u64,
         settings: Settings,
         shared: &Shared,
     ) -> Result<Arc<Self>> {
@@ -108,6 +113,7 @@ impl Rnic {
         Arc::pin_init(
             pin_init!(Self {
                 dev,
+                namespace,
                 gids,
                 qps,
                 ud,
@@ -115,6 +121,7 @@ impl Rnic {
                 peers: shared.peers.clone(),
                 removal <- new_work!("rsiw::Rnic::removal"),
                 watch <- new_work!("rsiw::Rnic::watch"),
+                catch_up <- new_work!("rsiw::Rnic::catch_up"),
                 grace <- Timer::new(),
                 stage <- new_spinlock!(Stage::Used, "rsiw::Rnic::stage"),
                 files <- new_mutex!(None, "rsiw::Rnic::files"),
@@ -150,8 +157,11 @@ const GRACE_MS: u32 = 10_000;
 const CLEANUP_MS: u32 = 2_000;
 /// How many milliseconds pass between two looks whether consumers have cleaned up.
 const LOOK_MS: u32 = 10;
-/// Identifies the work item that logs for whom a removal waits. The other one begins the removal.
+/// Identifies the work item that logs for whom a removal waits. That without a number begins the
+/// removal.
 const WATCH: u64 = 1;
+/// Identifies the work item that does what could not be done while the device was not registered.
+const CATCH_UP: u64 = 2;
 
 /// How far the removal is.
 enum Stage {
@@ -165,6 +175,7 @@ enum Stage {
 impl_has_work! {
     impl HasWork<Self> for Rnic { self.removal }
     impl HasWork<Self, WATCH> for Rnic { self.watch }
+    impl HasWork<Self, CATCH_UP> for Rnic { self.catch_up }
 }
 
 /// Waits until consumers have cleaned up, [`CLEANUP_MS`] at most.
@@ -183,6 +194,23 @@ impl Rnic {
     pub(crate) fn interface_gone(self: &Arc<Self>) {
         // Not in the queue of connections, as the removal waits for the work in that queue.
         let _ = self.dev.queues().patient.enqueue::<_, 0>(self.clone());
+    }
+
+    /// Has done what could not be done while the device was not registered: it was new, or has moved
+    /// to another namespace. Waits for nobody.
+    pub(crate) fn enabled(self: &Arc<Self>) {
+        let queues = self.dev.queues().clone();
+        let _ = queues.patient.enqueue::<_, CATCH_UP>(self.clone());
+        self.gids.addresses_changed();
+    }
+
+    /// Starts the removal of the device if its interface has gone, or has moved to another
+    /// namespace. That event comes once, and only to a device that is registered.
+    fn check_interface(self: &Arc<Self>) {
+        let netdev = self.dev.handle().netdev();
+        if netdev.is_none_or(|netdev| netdev.settled_namespace() != self.namespace) {
+            self.interface_gone();
+        }
     }
 
     /// Ends what consumers have under way, and lets nothing new begin, before the core removes the
@@ -276,6 +304,26 @@ impl WorkItem<WATCH> for Rnic {
         Timer::start(&this, GRACE_MS);
         drop(stage);
         this.warn_of_users();
+    }
+}
+
+impl WorkItem<CATCH_UP> for Rnic {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let stage = this.stage.lock();
+        match *stage {
+            Stage::Used => {
+                drop(stage);
+                this.check_interface();
+            }
+            Stage::Leaving => {
+                drop(stage);
+                // Whoever has set the stage then asks the core, who may not have heard.
+                this.dev.handle().unregister();
+            }
+            Stage::Gone => {}
+        }
     }
 }
 

@@ -136,6 +136,10 @@ impl Driver for Rsiw {
     type Grant = Grant;
     type Counter = Counter;
 
+    fn enabled(rnic: &Arc<Rnic>) {
+        rnic.enabled();
+    }
+
     fn leaving(rnic: &Arc<Rnic>) {
         rnic.leave();
     }

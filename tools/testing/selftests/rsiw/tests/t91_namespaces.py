@@ -4,11 +4,13 @@
 import errno
 import os
 import socket
+import time
 
 from rsiwtest import kmsg
 from rsiwtest.core import Fail, Skip, test
+from rsiwtest.faults import CALLS, failing_calls, text_of
 from rsiwtest.groups import Group
-from rsiwtest.machine import wait_until
+from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.namespaces import INIT, container, exclusive, move
 from rsiwtest.pingpong import Pingpong
 from rsiwtest.tools import ping, pinging, rping
@@ -124,6 +126,65 @@ def netns_move_taken(t):
                 rv, out = status("timeout", "20", "rping", "-s", "-p", str(port))
             if rv == 124 or "in use" not in out:
                 raise Fail("status %d:\n%s" % (rv, out))
+
+
+@test("netns-move-both", cost=40, only_type="rsiw")
+def netns_move_both(t):
+    """While a device moves, its interface does too, or gets an address: that is made up for.
+
+    The core's move is held (rsiw_fail) where it knows no device.
+    """
+    t.need_module(CALLS)
+    moving = ("rdma", "dev", "set", SAME, "netns", NS_A)
+
+    def is_gone():
+        return SAME not in devices() | devices(NS_A)
+
+    def make():
+        sh("ip", "link", "add", "rsdum", "up", "type", "dummy")
+        t.topo.add_link(SAME, "rsdum")
+
+    with exclusive(t), failing_calls(text_of("ib_core"), {"device_rename": "hold"}) as calls:
+        def is_held():
+            return LOCAL.read(calls.dir + "/held").strip() == "1"
+
+        with t.sub("an address comes meanwhile"):
+            make()
+            with calls.held("device_rename", "rdma") as until_held:
+                mover = t.start(*moving)
+                until_held()
+                sh("ip", "addr", "add", "192.0.2.77/32", "dev", "rsdum")
+                # The driver tells the core in vain, of which nothing is seen.
+                time.sleep(1)
+            mover.expect(t.left(20))
+            at = "/sys/class/infiniband/%s/ports/1/gids" % SAME
+            wait_until("the GID is there", 20, lambda: "ffff:c000:024d" in sh(
+                "grep", "-rh", ".", at, netns=NS_A, check=False))
+            sh("ip", "link", "del", "rsdum")
+        wait_until("the device is gone", 20, is_gone)
+        with t.sub("its interface moves meanwhile"):
+            make()
+            with calls.held("device_rename", "rdma") as until_held:
+                mover = t.start(*moving)
+                until_held()
+                sh("ip", "link", "set", "rsdum", "netns", NS_B)
+            mover.expect(t.left(20))
+            wait_until("the device is gone", 20, is_gone)
+            sh("ip", "link", "del", "rsdum", netns=NS_B)
+        with t.sub("its interface moves before"):
+            for _ in range(t.rounds(10)):
+                make()
+                with calls.held("device_rename", "rdma"):
+                    mover = t.start("sh", "-c", "ip link set rsdum netns %s; exec %s" % (
+                        NS_B, " ".join(moving)))
+                    # The device may be gone when it is to be moved.
+                    wait_until("the move is held or over", 20,
+                               lambda: is_held() or mover.poll() is not None)
+                    # The driver asks for the removal in vain, of which nothing is seen.
+                    time.sleep(0.5)
+                mover.wait(t.left(20))
+                wait_until("the device is gone", 20, is_gone)
+                sh("ip", "link", "del", "rsdum", netns=NS_B)
 
 
 @test("netns-any-address", cost=5, only_type="rsiw")

@@ -95,6 +95,7 @@ impl<D: Driver> Vtable<D> {
         get_port_immutable: Some(device::get_port_immutable::<D>),
         query_gid: Some(device::query_gid::<D>),
         query_pkey: Some(device::query_pkey),
+        enable_driver: Some(device::enable_driver::<D>),
         dealloc_driver: Some(device::dealloc_driver::<D>),
         alloc_ucontext: Some(device::alloc_ucontext::<D>),
         dealloc_ucontext: Some(device::dealloc_ucontext::<D>),

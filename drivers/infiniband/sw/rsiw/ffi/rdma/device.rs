@@ -194,7 +194,8 @@ pub(crate) fn remove_all<D: Driver>() {
 }
 
 impl DeviceHandle {
-    /// Makes the core remove the device, in another context.
+    /// Makes the core remove the device, in another context. Does nothing while the device is not
+    /// registered, as when it moves to another namespace; see [`Driver::enabled`].
     pub(crate) fn unregister(&self) {
         self.with(|dev| {
             // SAFETY: the gate keeps the device alive.

@@ -182,6 +182,11 @@ pub(crate) trait Driver: Sized + 'static {
     type Grant: Send + Sync;
     type Counter: Counted;
 
+    /// Called when the device is registered, and when it has moved to another namespace. Until then
+    /// the core does nothing for the driver, such as removing the device. Must not wait; the core
+    /// has locks of its own.
+    fn enabled(_dev: &Arc<Self::Device>) {}
+
     /// Called when the administrator removes the device, before consumers have to let go of it.
     fn leaving(_dev: &Arc<Self::Device>) {}
 

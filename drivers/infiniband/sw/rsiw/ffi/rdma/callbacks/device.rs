@@ -148,6 +148,16 @@ pub(super) unsafe extern "C" fn query_pkey(
 
 /// # Safety
 ///
+/// Called by the core with a device of `D`, which stays registered during the call.
+pub(super) unsafe extern "C" fn enable_driver<D: Driver>(dev: *mut b::ib_device) -> c_int {
+    // SAFETY: the device is one of `D` (see `Vtable`), and has had its driver's part since before
+    // it was registered.
+    D::enabled(&unsafe { DeviceObject::<D>::get(dev) }.into());
+    0
+}
+
+/// # Safety
+///
 /// Called by the core once, when it is done with the device. Consumers in the kernel may still be
 /// giving up what they have of it.
 pub(super) unsafe extern "C" fn dealloc_driver<D: Driver>(dev: *mut b::ib_device) {
