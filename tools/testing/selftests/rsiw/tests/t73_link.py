@@ -13,7 +13,7 @@ from rsiwtest import tls
 from rsiwtest.core import Fail, test
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tools import rping
-from rsiwtest.topo import devices, sh, status
+from rsiwtest.topo import NS_A, devices, inside, sh, status
 from rsiwtest.wire import IF_C, IF_S, Wire
 
 from .t42_bound_device import setting
@@ -172,6 +172,14 @@ def fails_closed(t):
             default = etc.write("default.conf", PSK)
             not_made(etc, "no keyring")
             os.unlink(default)
+        with t.sub("a port mapper in another namespace"):
+            etc.write(file, "port_map=on\n")
+            sh("ip", "-n", NS_A, "link", "add", IF_S, "type", "dummy")
+            try:
+                with inside(NS_A):
+                    not_made(etc, "port_map=Y goes only in the first network namespace")
+            finally:
+                sh("ip", "-n", NS_A, "link", "del", IF_S)
         with t.sub("others may write the file"):
             etc.write(file, "bind_netdev=on\n", 0o666)
             not_made(etc, "others than root may write it")
