@@ -6,6 +6,7 @@ Used by the host's parts; calls the scripts of tools/vm.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import shlex
@@ -187,6 +188,12 @@ def analyse(results, path):
         tree, "--cache", os.path.join(NATIVE, "functions.json"), results))
 
 
+def all_of(run, jobs):
+    """What it returns for each of the jobs, as many at a time as there are processors."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(run, jobs))
+
+
 def say(text):
     print(text, file=sys.stderr, flush=True)
 
@@ -289,7 +296,7 @@ def native_out(p, args):
     return args.out.replace(".json", "-native.json")
 
 
-def options(doc, out=None, boot=False, jobs=False, **lists):
+def options(doc, out=None, **lists):
     """The command line of a benchmark whose page of help is `doc`: what most of them take.
     `lists`: options of which each is some of these names, all by default. `out`: the file of
     its results."""
@@ -298,12 +305,6 @@ def options(doc, out=None, boot=False, jobs=False, **lists):
     for name, known in lists.items():
         p.add_argument("--" + name, type=some_of(known), default=list(known), metavar="LIST",
                        help="some of %s" % ", ".join(known))
-    if boot:
-        p.add_argument("--boot", action="append", default=[], metavar="ARG",
-                       help="an argument for tools/vm/boot; may be repeated")
-    if jobs:
-        p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
-                       help="guests at the same time (one per processor)")
     if out:
         p.add_argument("--out", metavar="FILE", default=os.path.join(BUILD, out),
                        help="result (build/%s)" % out)

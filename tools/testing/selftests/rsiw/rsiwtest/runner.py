@@ -55,7 +55,7 @@ class Env:
         else:
             self.topo = Topology(args.type)
         self.direct = self.direct_with(self.params)
-        self.slow = topo.slow = args.slow or (SLOW if args.debug else 1)
+        self.slow = topo.slow = SLOW if args.debug else 1
         self.seconds, self.seed = args.seconds, args.seed
         self._port = 20000
 
@@ -102,9 +102,6 @@ def parse(argv):
     p.add_argument("--param", action="append", default=[],
                    metavar="NAME=VALUE", help="a parameter of the module, "
                    "where a test does not set it; may be repeated")
-    p.add_argument("--slow", type=int, metavar="N",
-                   help="give everything N times the time, as on a host that "
-                   "is busy with other things")
     p.add_argument("--late", type=int, default=0, metavar="MS",
                    help="a processor is late by up to MS milliseconds now and then, as "
                    "on a busy host")
