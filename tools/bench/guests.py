@@ -112,9 +112,9 @@ def boot(results, command, module=None, more=(), on_line=None, cpu=CPU):
 
 
 def native(results, command, seconds, module=None, on_line=None, clears=True):
-    """Runs a command in User Mode Linux, as start(). `clears`: whether the kernel clears memory that
-    it allocates. Returns for which part of the time it waited for a processor, in percent: a list
-    with one number, or none if it ended too early."""
+    """Runs a command in User Mode Linux, as start(). `clears`: whether the kernel clears memory
+    that it allocates. Returns for which part of the time it waited for a processor, in percent: a
+    list with one number, or none if it ended too early."""
     argv = ["tools/vm/uml", "--time", str(seconds), "--results", results]
     if not clears:
         argv += ["--append", "init_on_alloc=0"]
@@ -269,6 +269,40 @@ def keep(results, rows, what):
         with open(name, "w", encoding="utf-8") as f:
             json.dump(data, f, indent=1)
             f.write("\n")
+
+
+def prepare(devices, native=False, clears=True):
+    """Builds what the guests need; the modules' paths by device, and what about() says."""
+    if native:
+        return build_native(devices), about_native(clears)
+    return build(devices), about()
+
+
+def notes(rows):
+    """The device of each row without a value, and what to say of it."""
+    return [(r["device"], "%s %s %s: %s" % (
+        r["device"], r.get("path", "wire"), r["case"], r["note"])) for r in rows if r.get("note")]
+
+
+def finish(out, rows, about, show, failed=(), waited=()):
+    """Keeps results, prints what show() says of them, and what failed (devices, and what to say).
+    `waited` is what native() returned. Returns the status."""
+    busy = waiting(waited, about)
+    keep(out, rows, about)
+    for text in (show(), busy, *(said for _, said in failed)):
+        if text:
+            print(text)
+    print("results: %s" % os.path.relpath(out))
+    # What fails in another driver is a figure; in ours it is a failure.
+    return 1 if any(device.startswith("rsiw") or device == "tcp" for device, _ in failed) else 0
+
+
+def main(bench):
+    """Ends with the status that a benchmark returns."""
+    try:
+        sys.exit(bench())
+    except Failed as err:
+        sys.exit("%s: %s" % (os.path.basename(sys.argv[0]), err))
 
 
 def some_of(known):

@@ -25,6 +25,11 @@ class Runs:
             else:
                 self.values.setdefault(key, []).append(row["value"])
 
+    def failed(self, times):
+        """The device of what did not run at each of so many times, and what to say of it."""
+        return [(key[0], "%s %s %s: %d of %d did not run: %s" % (
+            *key[:3], len(notes), times, ", ".join(notes))) for key, notes in self.notes.items()]
+
     def rows(self):
         """The medians, as rows that are kept."""
         keys = list(dict.fromkeys([*self.values, *self.notes]))
