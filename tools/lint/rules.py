@@ -359,100 +359,71 @@ def check(sources, section):
 
 
 def self_test():
-    """Each rule finds what breaks it, and nothing else."""
+    """Each rule finds what breaks it, and not what looks like it."""
     def found(rule, *args, path="a.rs", text=""):
         source = Source(path, text)
         if rule is waits:
-            return list(waits([source], *args))
+            return len(list(waits([source], *args)))
         of_file = rule in (in_one_place, log_lines, questions, errors)
-        return list(rule(source if of_file else Program([source]), *args))
+        return len(list(rule(source if of_file else Program([source]), *args)))
 
     stop = "fn end(&self) { // Timer::stop(self)\n    Timer::stop(self);\n}"
-    assert len(found(waits, {}, "", text=stop)) == 1
+    assert found(waits, {}, "", text=stop) == 1
     assert not found(waits, {("a.rs", "end"): "the timer"}, "for the\ntimer", text=stop)
-    assert len(found(waits, {("a.rs", "end"): "the timer"}, "nothing", text=stop)) == 1
-    assert len(found(waits, {("a.rs", "end"): "x"}, "x", text="fn end(&self) {}")) == 1
-    for call in ("self.gate.close_and_wait()", "rcu::synchronize_rcu()", "self.empty.wait(&mut x)",
-                 "unsafe { b::hrtimer_cancel(t) }", "self.cm.drain()", "mr.wait_quiet()",
-                 "unsafe { h::vhost_task_stop(task) }", "cancel_work_sync(w)", "handle.revoke()"):
-        assert len(found(waits, {}, "", text="fn f() { %s; }" % call)) == 1, call
-    for call in ("rx.waits_for()", "self.order.flush(env)", "stream.drain(&sock)", "x.stop()"):
-        assert not found(waits, {}, "", text="fn f() { %s; }" % call), call
+    assert found(waits, {("a.rs", "end"): "the timer"}, "nothing", text=stop) == 1
+    assert found(waits, {}, "", text="fn f() { self.empty.wait(&mut x); self.cm.drain(); }") == 2
+    assert not found(waits, {}, "", text="fn f() { rx.waits_for(); stream.drain(&sock); }")
 
-    seen = "struct A { x: %s<u32>,\n}\nimpl A { fn describe(&self, to: &mut Details<'_>) { %s } %s }"
+    seen = ("struct A { x: SpinLock<u32>,\n}\n"
+            "impl A { fn describe(&self, to: &mut Details<'_>) { %s } %s }")
     take = "self.x.lock();"
-    for kind in ("Mutex", "SpinLockIrq", "Watched"):
-        assert len(found(observers, {}, text=seen % (kind, take, ""))) == 1
-    assert not found(observers, {"A.x": set()}, text=seen % ("SpinLock", take, ""))
-    assert len(found(observers, {"A.x": set()}, text=seen % ("SpinLock", "", ""))) == 1
+    assert found(observers, {}, text=seen % (take, "")) == 1
+    assert not found(observers, {"A.x": set()}, text=seen % (take, ""))
     # Someone else takes it, who is named or not.
-    text = seen % ("SpinLock", take, "fn send(&self) { self.x.lock(); }")
-    assert len(found(observers, {"A.x": set()}, text=text)) == 1
+    text = seen % (take, "fn send(&self) { self.x.lock(); }")
+    assert found(observers, {"A.x": set()}, text=text) == 1
     assert not found(observers, {"A.x": {"send"}}, text=text)
-    # Calls are followed, and methods that are handed on.
+    # Calls are followed.
     inner = "fn inner(&self) { self.x.lock(); }"
-    assert len(found(observers, {}, text=seen % ("SpinLock", "self.inner();", inner))) == 1
-    assert len(found(observers, {}, text=seen % ("SpinLock", "o.map(A::inner);", inner))) == 1
-    assert not found(observers, {}, text=seen % ("SpinLock", "self.outer();", inner))
-    assert len(found(observers, {}, text="fn d(to: &mut Details<'_>) { s.with_lock(|sk| 1) }")) == 1
+    assert found(observers, {}, text=seen % ("self.inner();", inner)) == 1
+    assert not found(observers, {}, text=seen % ("self.outer();", inner))
 
-    loop = "struct A { q: %s<B>,\n}\nimpl A { fn f(&self) {\n    let q = self.q.lock();\n%s    %s\n} }"
+    loop = ("struct A { q: %s<B>,\n}\n"
+            "impl A { fn f(&self) {\n    let q = self.q.lock();\n%s    %s\n} }")
     go = "while q.go() {}"
-    assert len(found(loops, text=loop % ("SpinLock", "", go))) == 1
+    assert found(loops, text=loop % ("SpinLock", "", go)) == 1
+    assert found(loops, text=loop % ("SpinLock", "", "q.iter().any(|x| x);")) == 1
+    assert not found(loops, text=loop % ("SpinLock", "", "a.min(b);"))
     assert not found(loops, text=loop % ("Mutex", "", go))
     assert not found(loops, text=loop % ("SpinLock", "    // Bound: one ring full.\n", go))
     assert not found(loops, text=loop % ("SpinLock", "    drop(q);\n", go))
-    for way in ("q.iter().any(|x| x)", "q.iter().filter(f).count()", "a.copy_from_slice(q)",
-                "q.list.retain(|x| x)", "q.drain(..)", "q.find(|x| x)", "b::memmove(a, b, n)",
-                "q.iter_mut().min()", "q.keys().map(f).sum::<u32>()"):
-        assert len(found(loops, text=loop % ("SpinLock", "", way + ";"))) == 1, way
-    for way in ("a.min(b)", "q.count()", "socket.drain(sk)", "q.find(x)", "table.find(&x.y)"):
-        assert not found(loops, text=loop % ("SpinLock", "", way + ";")), way
-    assert not found(loops, text="fn f(&self) { { let q = self.q.lock(); } loop {} }")
-    assert len(found(loops, text="fn f(&self) { for x in self.q.lock().iter() {} }")) == 1
-    assert len(found(loops, text="fn f(&self) { self.q.lock().iter().any(|x| x) }")) == 1
+    assert found(loops, text="fn f(&self) { for x in self.q.lock().iter() {} }") == 1
     # In what is called, by the type of what the lock protects, and in closures.
     deep = "\nimpl B { fn deep(&self) { loop {} } }\nimpl C { fn other(&self) { loop {} } }"
-    assert len(found(loops, text=loop % ("SpinLock", "", "q.deep();") + deep)) == 1
+    assert found(loops, text=loop % ("SpinLock", "", "q.deep();") + deep) == 1
     assert not found(loops, text=loop % ("SpinLock", "", "q.other();") + deep)
-    taker = ("\nimpl D { fn with<R>(&self, act: impl FnOnce(&mut B) -> R) { act(&mut self.q.lock()) }"
-             " fn g(&self) { self.with(|b| b.deep()) } }")
-    assert len(found(loops, text="struct D { q: SpinLock<B>,\n}" + taker + deep)) == 1
+    taker = ("\nimpl D { fn g(&self) { self.with(|b| b.deep()) }"
+             " fn with<R>(&self, act: impl FnOnce(&mut B) -> R) { act(&mut self.q.lock()) } }")
+    assert found(loops, text="struct D { q: SpinLock<B>,\n}" + taker + deep) == 1
 
-    table = ((r"\bbind_to_device\s*\(", {"b.rs"}),)
-    assert len(found(in_one_place, table, "", text="fn f() { s.bind_to_device(n) }")) == 1
     memory = "fn f() { self.pd.and_then(|pd| memory.slices(&g, pd, 0, 1)) }"
-    assert len(found(in_one_place, KERNEL_MEMORY, "", text=memory)) == 1
+    assert found(in_one_place, KERNEL_MEMORY, "", text=memory) == 1
     assert not found(in_one_place, KERNEL_MEMORY, "", path="mr/access.rs", text=memory)
-    assert not found(in_one_place, table, "", path="b.rs", text="fn f() { s.bind_to_device(n) }")
-    for look in ("a: &dyn Any", "f(x.downcast_ref())", "x.downcast::<T>()"):
-        assert len(found(in_one_place, NO_TYPE, "", text="fn f() { %s }" % look)) == 1, look
 
-    line = 'fn f() { %s("%s\\n"); }'
-    for call in ("pr_info!", "::kernel::pr_err!", "dev_warn_once!", "printk_deferred", "___ratelimit"):
-        assert len(found(log_lines, {}, text=line % (call, "x"))) == 1, call
-    assert len(found(log_lines, {}, text=line % ("pr_warn_once!", "x"))) == 1
-    assert not found(log_lines, {}, text=line % ("pr_warn_once!", "BUG: x"))
-    assert not found(log_lines, {"a.rs": "x"}, text=line % ("pr_info!", "x"))
-    assert not found(log_lines, {}, text="fn f() { dev.log(Author::Kernel, fmt!(\"x\")) } // pr_info!(")
+    line = 'fn f() { pr_warn_once!("%s\\n"); }'
+    assert found(log_lines, {}, text=line % "x") == 1
+    assert not found(log_lines, {}, text=line % "BUG: x")
+    assert not found(log_lines, {"a.rs": "x"}, text=line % "x")
 
-    for does in ("is_a(self: Arc<Self>) {}", "is_a(&mut self) -> bool { self.a }",
-                 "is_a(&self) -> bool { self.a.store(1, Relaxed); true }",
-                 "is_a(&self) -> bool { mem::take(&mut self.b.lock().c) }",
-                 "is_a(&self) -> bool {\n    *a = 1;\n    true }"):
-        assert len(found(questions, text="fn " + does)) == 1, does
-    for asks in ("is_a(&self) -> bool {\n    let a = 1;\n    a == self.b.load(Relaxed) }",
-                 "is_a(&self) -> bool {\n    a\n    == b }", "a(&mut self) { self.a = 1; }"):
-        assert not found(questions, text="fn " + asks), asks
+    assert found(questions, text="fn is_a(&self) -> bool { self.a.store(1, Relaxed); true }") == 1
+    assert not found(questions, text="fn is_a(&self) -> bool {\n    let a = 1;\n    a == self.b }")
 
     declared = 'MODULE_PARM_DESC(%s, "Of new devices");\nMODULE_PARM_DESC(x,\n\t "Else");'
     assert len(list(settings(declared % "a", "\tb) w=$v ;;\n"))) == 1
     assert not list(settings(declared % "b", "\tb) w=$v ;;\n"))
 
-    for uses in ("return Err(ENEW);", "a.ok_or(ENEW)", "e == ENEW", "A => ENEW,", "Err((ENEW, x))"):
-        assert len(found(errors, set(), text="fn f() { %s }" % uses)) == 1, uses
-        assert not found(errors, {"ENEW"}, text="fn f() { %s }" % uses), uses
-    assert not found(errors, set(), text="fn f() { Err(EINVAL) } // ENEW")
+    assert found(errors, set(), text="fn f() { return Err(ENEW); } // Err(EOLD)") == 1
+    assert not found(errors, {"ENEW"}, text="fn f() { a.ok_or(ENEW); Err(EINVAL) }")
 
     text = "A\n=\nx\n\nB\n=\ny\nz\n\nCC\n==\nw\n"
     assert section_of(text, "B").split() == ["y", "z"] and not section_of(text, "D")
