@@ -61,7 +61,7 @@ def build(devices):
     if "rsiw" in devices:
         modules["rsiw"] = vm("build")
     if "siw" in devices:
-        modules["siw"] = vm("siw")
+        modules["siw"] = vm("modules", "siw")
     build_own()
     return modules
 
