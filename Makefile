@@ -49,7 +49,10 @@ modules_install:
 series:
 	@tools/vm/series $(if $(filter 0 no,$(CHECK)),--no-build)
 
-demo check-long check-kernels shell in-tree update:
+in-tree:
+	@tools/vm/series --in-tree
+
+demo check-long check-kernels shell update:
 	@tools/vm/$@
 
 check:

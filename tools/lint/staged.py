@@ -8,8 +8,7 @@ import os
 import sys
 import tempfile
 
-for folder in ("series", "vm"):
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "series"))
 
 import kernel
 from series import Failed

@@ -4,18 +4,32 @@
 import glob
 import os
 import re
+import shutil
 
-import intree
 from series import Failed, Patch, Tree, reason, run
 
-DRIVER = intree.DRIVER
+DRIVER = "drivers/infiniband/sw/rsiw"
 FFI = f"{DRIVER}/ffi"
-DOCS = intree.DOCS
-TESTS = intree.TESTS
+DOCS = "Documentation/infiniband"
+TESTS = "tools/testing/selftests/rsiw"
 IWCM = "drivers/infiniband/core"
 ABI = "include/uapi/rdma/rsiw-abi.h"
 IDS = "include/uapi/rdma/ib_user_ioctl_verbs.h"
 SAMPLE = "samples/rust"
+
+MAKE = ("make", "CC=x86_64-linux-gnu-gcc-14", "LOCALVERSION=", "-j%d" % (os.cpu_count() or 1))
+MAINTAINERS = """SOFT-IWARP DRIVER IN RUST (rsiw)
+L:	linux-rdma@vger.kernel.org
+L:	rust-for-linux@vger.kernel.org
+S:	Maintained
+"""
+# A released sparse does not know __typeof_unqual__, and the kernel refuses one that does not. It is
+# typeof without the qualifiers of the type.
+SPARSE = "sparse -D__typeof_unqual__=__typeof__"
+# Nor that the length of a string is a constant, which these macros of the kernel assert.
+NOT_CONSTANT = re.compile(r"^(\S+):(\d+):\d+: error: bad constant expression$")
+MODULE_INFO = re.compile(r"(__)?(MODULE|module)_")
+WARNING = re.compile(r"(warning|error)\b[:\[]")
 
 # What patches change of the tree.
 TOUCHED = (*(f"{IWCM}/{name}" for name in ("iwcm.c", "netlink.c", "iwpm_msg.c", "iwpm_util.c",
@@ -230,8 +244,7 @@ def maintainers(tree, *paths):
     """Adds paths to the entry of MAINTAINERS, which is made if there is none."""
     name = "MAINTAINERS"
     if "(rsiw)" not in tree.read(name):
-        head = intree.MAINTAINERS.partition("F:")[0]
-        tree.insert(name, "SOFT-ROCE DRIVER (rxe)", f"{head}\n")
+        tree.insert(name, "SOFT-ROCE DRIVER (rxe)", f"{MAINTAINERS}\n")
     text = tree.read(name)
     entry = re.search(r"(SOFT-IWARP DRIVER IN RUST[^\n]*\n(?:[A-EG-Z]:[^\n]*\n)*)"
                       r"((?:F:[^\n]*\n)*)\n", text)
@@ -338,13 +351,29 @@ def make_tests(tree):
     maintainers(tree, f"{TESTS}/")
 
 
+def findings(text, where=""):
+    """The compilers' warnings and errors about files of a folder."""
+    lines = text.splitlines()
+    for n, line in enumerate(lines):
+        # C's compilers say the file in the same line, Rust's in the next one.
+        if WARNING.search(line) and any(where in about for about in lines[n:n + 2]):
+            if not (m := NOT_CONSTANT.match(line)) or not is_module_info(m[1], int(m[2])):
+                yield line
+
+
+def is_module_info(path, number):
+    """Does a line of a file begin with one of the macros that sparse cannot read?"""
+    with open(path, encoding="utf-8") as f:
+        return MODULE_INFO.match(f.readlines()[number - 1]) is not None
+
+
 class Builder:
     """Builds folders of the tree with the patches so far, as modules (M=): that leaves the rest of
     the kernel alone. `here` is a folder for what is not of the tree."""
 
     def __init__(self, src, build, here, release, log):
         self.src, self.build, self.here, self.log = src, build, here, log
-        self.make = [*intree.MAKE, f"KERNELRELEASE={release}"]
+        self.make = [*MAKE, f"KERNELRELEASE={release}"]
 
     def tree(self):
         return Tree(self.src, None)
@@ -353,7 +382,7 @@ class Builder:
         """Builds targets in a folder; a warning is a failure."""
         status, text = run([*self.make, "W=1", f"M={folder}", *argv], self.log, check=False,
                            cwd=self.build)
-        bad = list(intree.findings(text))
+        bad = list(findings(text))
         if status or bad:
             raise Failed("; ".join(bad[:3]) or "make: " + reason(text))
 
@@ -470,10 +499,43 @@ class Builder:
         out = f"{self.here}/selftests"
         status, text = run(["make", "-s", "-C", TESTS, f"O={out}", f"UAPI=-I{self.here}/uapi"],
                            self.log, check=False, cwd=self.src)
-        bad = list(intree.findings(text))
+        bad = list(findings(text))
         if status or bad:
             raise Failed("; ".join(bad[:3]) or "make: " + reason(text))
         return f"{len([p for p in os.listdir(out) if p != 'lib'])} programs"
+
+    def whole(self, tree):
+        """The tests, and the driver as a part of the tree, where sparse looks at its C."""
+        told = self.tests(tree)
+        # Without what was built in it as a module.
+        shutil.rmtree(f"{self.src}/{DRIVER}")
+        shutil.copytree(f"{self.here}.git/{DRIVER}", f"{self.src}/{DRIVER}")
+        run([f"{self.src}/scripts/config", "--file", f"{self.build}/.config", "--disable",
+             "RDMA_SIW", "--module", "RDMA_RSIW"])
+        run([*self.make, "olddefconfig"], self.log, cwd=self.build)
+        argv = [*self.make, "W=1", "C=1", f"CHECK={SPARSE}", f"{DRIVER}/"]
+        status, text = run(argv, self.log, check=False, cwd=self.build)
+        bad = list(findings(text, DRIVER))
+        objects = glob.glob(f"{self.build}/{DRIVER}/**/*.o", recursive=True)
+        if status or bad:
+            raise Failed("; ".join(bad[:3]) or "make: " + reason(text))
+        if f"{self.build}/{DRIVER}/rsiw.o" not in objects:
+            raise Failed("there is no rsiw.o in the tree")
+        argv = ["perl", "scripts/get_maintainer.pl", "--no-git", "--no-git-fallback",
+                "--nokeywords", "-f", f"{DRIVER}/qp.rs"]
+        if MAINTAINERS.partition(" (")[0] not in run(argv, self.log, False, cwd=self.src)[1]:
+            raise Failed("get_maintainer.pl does not find the entry")
+        return f"{told}; in the tree {len(objects)} objects with W=1, {checked(text)}"
+
+
+def checked(text):
+    """What sparse has looked at. The kernel does without one that is too old for it."""
+    if "not up to date" in text:
+        return "sparse is too old for it"
+    files = len(re.findall(rf"^  CHECK +.*{DRIVER}", text, re.M))
+    if not files:
+        raise Failed("sparse has looked at nothing")
+    return f"{files} files with C=1"
 
 
 def patches(top, builder):
@@ -499,4 +561,4 @@ def patches(top, builder):
     # A message of the log is in one line, so that it is found; checkpatch knows C's only.
     yield Patch(message("driver"), make_driver, builder.driver, ("LONG_LINE_STRING",))
     yield Patch(message("docs"), make_docs, builder.docs)
-    yield Patch(message("tests"), make_tests, builder.tests, OF_TESTS)
+    yield Patch(message("tests"), make_tests, builder.whole, OF_TESTS)

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 
-sys.path += [os.path.join(os.path.dirname(__file__), "..", name) for name in ("vm", "lint")]
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "lint"))
 
 import kernel
 import rdmacore
@@ -90,7 +90,8 @@ def main():
     parser.add_argument("--rdma-core", required=True, help="the source of rdma-core")
     parser.add_argument("--stamps", required=True, help="where it is kept what was built")
     parser.add_argument("--author", required=True, help="name, address, date: a line each")
-    parser.add_argument("--build", action="store_true", help="build each step")
+    parser.add_argument("--build", choices=("each", "last"), help="steps that are built")
+    parser.add_argument("--kernel", action="store_true", help="the kernel's series only")
     parser.add_argument("out", help="where the series go")
     arguments = parser.parse_args()
     top = os.getcwd()
@@ -103,7 +104,7 @@ def main():
     except Failed as why:
         print(f"FAILED: {why}\n0 passed, 1 failed, 0 skipped")
         return 1
-    for what in (kernel_series, rdma_core_series):
+    for what in (kernel_series,) if arguments.kernel else (kernel_series, rdma_core_series):
         series, prepare, more = what(arguments, top)
         print(f"{series.name}, against {series.base}:", flush=True)
 

@@ -224,16 +224,17 @@ class Series:
                 digest.update(f.read().partition("\ndiff --git ")[2].encode())
         return digest.hexdigest()[:24]
 
-    def check(self, prepare, stamps, more, show, is_built):
+    def check(self, prepare, stamps, more, show, built):
         """Has checkpatch look at each patch, applies it to a tree that `prepare` makes, and builds
-        it, unless a stamp says that this went well before. Returns how many went well, and not."""
+        it, unless a stamp says that this went well before, or it is not to be ("each", "last").
+        Returns how many went well, and not."""
         good, tree, applied = 0, None, 0
         for number, patch in enumerate(self.patches, 1):
             start = time.monotonic()
             stamp = os.path.join(stamps, self.key(number, more))
             bad = self.style(number)
             try:
-                if not is_built:
+                if not built or built == "last" and number < len(self.patches):
                     word = "not built"
                 elif os.path.exists(stamp):
                     with open(stamp, encoding="utf-8") as f:
