@@ -11,6 +11,7 @@
 #include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/irq_work.h>
+#include <linux/kprobes.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
@@ -18,6 +19,7 @@
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
 #include <linux/timer.h>
+#include <net/sock.h>
 
 #include "kv.h"
 
@@ -287,6 +289,58 @@ THREAD_IN(ctx_reclaim, IN_RECLAIM)
 THREAD_IN(ctx_nice, IN_NICE)
 
 /*
+ * What work items send, by sockets that may use reserves of memory and by others,
+ * while they have the reserves themselves and while they have not.
+ */
+static atomic_t by_work[2][2];
+
+static int on_tcp_send(struct kprobe *probe, struct pt_regs *regs)
+{
+	struct sock *sk = (struct sock *)regs_get_kernel_argument(regs, 0);
+
+	if (current->flags & PF_WQ_WORKER)
+		atomic_inc(&by_work[sock_flag(sk, SOCK_MEMALLOC)]
+				   [!!(current->flags & PF_MEMALLOC)]);
+	return 0;
+}
+NOKPROBE_SYMBOL(on_tcp_send);
+
+/*
+ * Who frees memory by what it posts gets on without free memory: the side that has
+ * connected may use the reserves, in each work item and by its socket. The side that
+ * serves may not.
+ */
+static void ctx_reserves(struct kv *k)
+{
+	struct kprobe probe = { .symbol_name = "tcp_sendmsg_locked", .pre_handler = on_tcp_send };
+	u64 before, now;
+	struct job j;
+	int rv;
+
+	memset(by_work, 0, sizeof(by_work));
+	if (!begin(k, &j) || !kv_is_rsiw(kv_dev(j.p)) ||
+	    !kv_counter(k, kv_dev(j.p), "rx_direct_segments", &before))
+		return;
+	rv = register_kprobe(&probe);
+	if (!kv_ok(k, !rv, "probe: %d", rv))
+		return;
+	for (; j.round < ROUNDS; j.round++) {
+		j.rv = post_in(&j, IN_RECLAIM);
+		if (!arrived(k, &j) || !answered(k, &j))
+			break;
+	}
+	unregister_kprobe(&probe);
+	if (j.round < ROUNDS || !kv_counter(k, kv_dev(j.p), "rx_direct_segments", &now))
+		return;
+	kv_ok(k, !atomic_read(&by_work[true][false]), "work items send without the reserves");
+	kv_ok(k, !atomic_read(&by_work[false][true]), "who serves has the reserves");
+	if (now == before) {
+		kv_ok(k, atomic_read(&by_work[true][true]), "nobody has the reserves");
+		kv_ok(k, atomic_read(&by_work[false][false]), "nobody answers");
+	}
+}
+
+/*
  * An RCU reader posts what needs waiting for, and more behind it: all is done, in
  * order. Each registration finds the region invalidated.
  */
@@ -510,6 +564,7 @@ const struct kv_case kv_ctx_cases[] = {
 	{ "ctx-row", "V-PRIV-6 L-CORE-12", ctx_row },
 	{ "ctx-waiting", "V-PRIV-6 L-CORE-12", ctx_waiting },
 	{ "ctx-reclaim", "V-PRIV-6 L-CORE-12", ctx_reclaim },
+	{ "ctx-reserves", "V-PRIV-6", ctx_reserves },
 	{ "ctx-nice", "V-PRIV-5", ctx_nice },
 	{ "ctx-softirq", "V-PRIV-5 V-PRIV-6 L-CORE-12", ctx_softirq },
 	{ "ctx-hardirq", "V-PRIV-6", ctx_hardirq },

@@ -72,7 +72,7 @@ impl From<Broken> for Error {
 ///
 /// # Invariants
 ///
-/// `before` is what the thread's flags said of this before the scope.
+/// `before` are the thread's flags that this scope has set.
 pub(crate) struct NoIo {
     before: u32,
     _thread: NotThreadSafe,
@@ -81,10 +81,17 @@ pub(crate) struct NoIo {
 impl NoIo {
     /// Begins the scope. Scopes of one thread nest.
     pub(crate) fn enter() -> Self {
-        // INVARIANT: the call returns the flags as they were.
+        Self::enter_to_reclaim(false)
+    }
+
+    /// Begins the scope. If `reclaims`, memory may be waited for that is free only when what this
+    /// thread does is done: then its allocations may use the reserves that the kernel keeps for
+    /// that, and fail where these are used up, instead of waiting.
+    pub(crate) fn enter_to_reclaim(reclaims: bool) -> Self {
+        // INVARIANT: the call returns which of the flags were not set.
         Self {
             // SAFETY: changes flags of the calling thread only.
-            before: unsafe { h::memalloc_noio_save() },
+            before: unsafe { h::memalloc_save(reclaims) },
             _thread: NotThreadSafe,
         }
     }
@@ -92,8 +99,8 @@ impl NoIo {
 
 impl Drop for NoIo {
     fn drop(&mut self) {
-        // SAFETY: the same thread, and the flags as they were, by the invariant.
-        unsafe { h::memalloc_noio_restore(self.before) };
+        // SAFETY: the same thread, and the flags that were not set, by the invariant.
+        unsafe { h::memalloc_restore(self.before) };
     }
 }
 

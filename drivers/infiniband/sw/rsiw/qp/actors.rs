@@ -91,7 +91,7 @@ impl WorkItem<ACTS> for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(this: Arc<Qp>) {
-        let _scope = NoIo::enter();
+        let _scope = NoIo::enter_to_reclaim(this.shared.flags.reclaims.load(Relaxed));
         this.shared.id.payer.pays(|| this.act_upon_notes());
     }
 }
@@ -100,7 +100,7 @@ impl WorkItem<SENDS> for Qp {
     type Pointer = Arc<Qp>;
 
     fn run(this: Arc<Qp>) {
-        let _scope = NoIo::enter();
+        let _scope = NoIo::enter_to_reclaim(this.shared.flags.reclaims.load(Relaxed));
         this.shared.id.payer.pays(|| {
             let mut after = After::of(Actor::Patient);
             let mut inner = this.inner.lock();

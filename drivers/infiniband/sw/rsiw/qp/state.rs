@@ -128,6 +128,12 @@ impl Qp {
             agree(terms, &stream, &mut sending);
         }
         let prepared = Prepared::new(&self.peers, &stream);
+        // What a consumer in the kernel asks of others, as for pages that it writes, may be what
+        // frees memory. It does not wait for those whom it serves.
+        let reclaims = shared.id.is_of_kernel() && !params.wait_for_fpdu;
+        if reclaims {
+            sock.set_reclaims();
+        }
 
         let mut inner = self.inner.lock();
         let (state, _) = state::next(shared.state(), QpEvent::Connected).map_err(|_| EISCONN)?;
@@ -140,6 +146,7 @@ impl Qp {
         let ord = terms.map_or(MAX_READS, |terms| terms.ord);
         let old_reads = shared.exchange_reads(reads, params.ord.min(ord), awaits_placement);
         shared.forget_connection();
+        shared.flags.reclaims.store(reclaims, Relaxed);
         inner.failed = None;
         inner.blame = None;
         // Nothing was sent yet, so no answer is outstanding.

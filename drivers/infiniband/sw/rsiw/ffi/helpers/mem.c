@@ -10,14 +10,14 @@
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 
-unsigned int rsiw_helper_memalloc_noio_save(void)
+unsigned int rsiw_helper_memalloc_save(bool reclaims)
 {
-	return memalloc_noio_save();
+	return memalloc_flags_save(PF_MEMALLOC_NOIO | (reclaims ? PF_MEMALLOC : 0));
 }
 
-void rsiw_helper_memalloc_noio_restore(unsigned int flags)
+void rsiw_helper_memalloc_restore(unsigned int flags)
 {
-	memalloc_noio_restore(flags);
+	memalloc_flags_restore(flags);
 }
 
 /*

@@ -68,6 +68,20 @@ void rsiw_helper_sock_prepare(struct sock *sk)
 	sock_set_keepalive(sk);
 }
 
+/*
+ * Lets @sk use the reserves of memory that the kernel keeps for those who free memory, to send and
+ * to receive, or not any more. Process context; @sk is not locked.
+ */
+void rsiw_helper_sock_set_reclaims(struct sock *sk, bool reclaims)
+{
+	lock_sock(sk);
+	if (reclaims)
+		sk_set_memalloc(sk);
+	else
+		sk_clear_memalloc(sk);
+	release_sock(sk);
+}
+
 /* Makes TCP charge @memcg for the buffers of @sk, a new socket, if nobody is charged yet. */
 static void sock_charge_to(struct sock *sk, struct mem_cgroup *memcg)
 {
@@ -627,7 +641,7 @@ void rsiw_helper_tcp_acknowledge(struct sock *sk)
 /*
  * Returns @len octets of zeroed pages, or one page if more are not easily had, and sets @len; or
  * NULL. The group that pays at the moment is charged. This does not wait for block devices and file
- * systems, as one of them may be the consumer.
+ * systems, as one of them may be the consumer. Reserves are for the one page only.
  */
 void *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 {
@@ -637,7 +651,8 @@ void *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 	if (order)
 		page = alloc_pages((GFP_NOIO & ~__GFP_DIRECT_RECLAIM) |
 				   __GFP_COMP | __GFP_ZERO | __GFP_NOWARN |
-				   __GFP_NORETRY | __GFP_ACCOUNT, order);
+				   __GFP_NORETRY | __GFP_NOMEMALLOC |
+				   __GFP_ACCOUNT, order);
 	if (!page) {
 		order = 0;
 		page = alloc_page((may_wait ? GFP_NOIO : GFP_NOWAIT | __GFP_NOWARN) |

@@ -110,6 +110,8 @@ pub(crate) struct TcpSocket {
     is_claimed: Atomic<bool>,
     /// Whether TLS was given the alert that tells the peer of the FIN.
     has_said_end: Atomic<bool>,
+    /// Whether the socket may use reserves of memory.
+    reclaims: Atomic<bool>,
 }
 
 /// The right to exchange a socket's hooks: for callbacks, or for a handshake, during which TLS
@@ -205,6 +207,7 @@ impl TcpSocket {
             turn: Turn::new(),
             is_claimed: Atomic::new(false),
             has_said_end: Atomic::new(false),
+            reclaims: Atomic::new(false),
         })
     }
 
@@ -305,6 +308,15 @@ impl TcpSocket {
     pub(crate) fn set_tos(&self, tos: u8) {
         // SAFETY: the socket is live and unlocked.
         unsafe { h::sock_set_tos(self.sk.as_ptr(), c_int::from(tos)) };
+    }
+
+    /// Lets the socket use the kernel's reserves of memory, as long as it lives: memory may be
+    /// waited for that is free only when something was sent and answered here. Process context.
+    pub(crate) fn set_reclaims(&self) {
+        if !self.reclaims.xchg(true, Relaxed) {
+            // SAFETY: the socket is live and unlocked.
+            unsafe { h::sock_set_reclaims(self.sk.as_ptr(), true) };
+        }
     }
 
     /// Has `payer` pay for the buffers of a socket that was accepted for nobody, from now on. If
@@ -494,6 +506,10 @@ impl TcpSocket {
 
 impl Drop for TcpSocket {
     fn drop(&mut self) {
+        if self.reclaims.load(Relaxed) {
+            // SAFETY: the socket is owned until it is released below, and nobody locks it any more.
+            unsafe { h::sock_set_reclaims(self.sk.as_ptr(), false) };
+        }
         match self.ownership {
             // SAFETY: the socket is owned by the type invariants and nobody refers to it any more.
             Ownership::Own => unsafe { b::sock_release(self.sock.as_ptr()) },
