@@ -216,8 +216,8 @@ class Series:
 
     def key(self, number, more):
         """The name of what is known when the tree with these patches was built: by what they
-        change, and by the text of what builds."""
-        builds = inspect.getsource(self.patches[number - 1].build)
+        change, and by the text of the module that builds."""
+        builds = inspect.getsource(inspect.getmodule(self.patches[number - 1].build))
         digest = hashlib.sha256(f"{more} {builds}".encode())
         for path in self.files[1:number + 1]:
             with open(path, encoding="utf-8") as f:

@@ -204,8 +204,9 @@ impl Rnic {
         self.gids.addresses_changed();
     }
 
-    /// Starts the removal of the device if its interface has gone, or has moved to another
-    /// namespace. That event comes once, and only to a device that is registered.
+    /// Starts the removal of the device if its interface has moved to another namespace. That event
+    /// comes once, and only to a device that is registered. The event that an interface is deleted
+    /// comes again, each second, as long as the core has a reference to the interface.
     fn check_interface(self: &Arc<Self>) {
         let netdev = self.dev.handle().netdev();
         if netdev.is_none_or(|netdev| netdev.settled_namespace() != self.namespace) {

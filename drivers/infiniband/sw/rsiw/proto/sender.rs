@@ -41,7 +41,6 @@ use super::sends::Token;
 use super::setup::Params;
 use super::state::QpState;
 use super::transport::{
-    NoMemory,
     Refused,
     SendFlags,
     Transport, //
@@ -194,7 +193,7 @@ impl Framer {
         let fpdu =
             message::terminate(message, markers.as_mut(), crc32c, &mut fpdu).ok_or(Broken)?;
         let len = u32::try_from(fpdu.len())?;
-        transport.reserve(len).map_err(|NoMemory| Broken)?;
+        transport.reserve(len).map_err(|_| Broken)?;
         let before = transport.mark();
         if let Err(Broken) = transport.put(fpdu) {
             transport.truncate(before)?;
@@ -296,7 +295,8 @@ impl Framer {
 
     /// Adds the next FPDU of a message to the batch, and those behind it that fill a segment each,
     /// until the batch has `limit` octets; or hands one over. Returns how many FPDUs that were.
-    /// Stops with [`Stop::Again`] if the first does not fit behind what is in the batch.
+    /// Stops with [`Stop::Again`] if the first does not fit behind what is in the batch, or waits if
+    /// there is no memory for it alone.
     fn put_fpdus<T: Transport, E: Env<T>>(
         &mut self,
         env: &mut E,
@@ -315,10 +315,9 @@ impl Framer {
             self.set_segment_size(transport.capacity().segment_size);
         }
         let (frame, len) = self.next_frame(&current.message)?;
-        if let Err(NoMemory) = transport.reserve(len) {
+        if let Err(shortage) = transport.reserve(len) {
             self.flags.more = transport.unsent() > 0;
-            let again = self.flags.more.then_some(Stop::Again);
-            return Err(again.unwrap_or_else(|| transport.starve()));
+            return Err(shortage.stop(transport));
         }
         let mut packer = self.packer;
         if packer.push(len) && !self.is_large {

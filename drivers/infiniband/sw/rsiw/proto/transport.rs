@@ -17,6 +17,7 @@ use super::drain::{
     Marked,
     Stop, //
 };
+use super::failure::Failure;
 use crate::num::Broken;
 use crate::wire::fpdu::Crc;
 
@@ -31,9 +32,25 @@ pub(crate) struct SendFlags {
     pub(crate) cut: bool,
 }
 
-/// There is no memory for a batch.
+/// Why a batch has no room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoMemory;
+pub(crate) enum Shortage {
+    /// There is no memory now.
+    Memory,
+    /// The batch has as much as it may have.
+    Room,
+}
+
+impl Shortage {
+    /// Returns how the sender stops for whom there is no room. What is in the batch goes out first.
+    pub(super) fn stop(self, transport: &mut impl Transport) -> Stop {
+        match self {
+            _ if transport.unsent() > 0 => Stop::Again,
+            Self::Memory => transport.starve(),
+            Self::Room => Failure::defect("an FPDU fits no batch").into(),
+        }
+    }
+}
 
 /// What TCP takes at the moment.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +95,7 @@ pub(crate) trait Transport {
 
     /// Makes room for `len` more octets. Called for each FPDU; if several are written at once, for
     /// the first.
-    fn reserve(&mut self, len: u32) -> Result<(), NoMemory>;
+    fn reserve(&mut self, len: u32) -> Result<(), Shortage>;
 
     /// Returns how the sender stops if there is no memory for the next FPDU. It waits for a timer,
     /// as nobody tells when there is memory. If this run may not wait for memory, it leaves the

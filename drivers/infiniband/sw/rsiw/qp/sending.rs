@@ -79,10 +79,10 @@ use crate::proto::setup::Params;
 use crate::proto::state::QpState;
 use crate::proto::transport::{
     Capacity,
-    NoMemory,
     Piece,
     Refused,
     SendFlags,
+    Shortage,
     Transport, //
 };
 use crate::proto::tuning::TX_BATCH;
@@ -461,9 +461,12 @@ impl Transport for TcpTransport<'_> {
     }
 
     #[inline(always)]
-    fn reserve(&mut self, len: u32) -> Result<(), NoMemory> {
+    fn reserve(&mut self, len: u32) -> Result<(), Shortage> {
         let reserved = self.batch.reserve(len, self.may_wait);
-        reserved.map_err(|_| NoMemory)
+        reserved.map_err(|error| match error == ENOMEM {
+            true => Shortage::Memory,
+            false => Shortage::Room,
+        })
     }
 
     fn starve(&mut self) -> Stop {

@@ -66,7 +66,7 @@ use kernel::sync::{
 const RETRIES: u32 = 50;
 const RETRY_MS: u32 = 100;
 
-/// How long nothing is sent after TCP had no memory to send with, in milliseconds.
+/// How long nothing is sent after there was no memory to send with, in milliseconds.
 const STARVED_MS: u32 = 10;
 
 /// Why a stream over TLS has ended, or has to end, in another way than it should.
@@ -141,8 +141,8 @@ pub(crate) struct Stream {
     /// Whether the other end, on this host, waits for this end to take in what it has received. Set
     /// with the socket held.
     awaited: AtomicFlag,
-    /// The timer that runs while receiving lacks memory or a receive, or TCP lacks memory to send
-    /// with.
+    /// The timer that runs while receiving lacks memory or a receive, or while there is no memory to
+    /// send with.
     #[pin]
     retry: Timer<Stream>,
     /// Whether `retry` runs because of what receiving lacks.

@@ -15,6 +15,7 @@ pub(crate) const COPIED: &[Copied] = &[
         file: "drivers/infiniband/sw/rsiw/qp/state.rs",
         from: "    fn take_stream(",
         lines: &[
+            "shared.flags.reclaims.store(reclaims, Relaxed);",
             "shared.flags.answered.store(true, Relaxed);",
             ".cmpxchg(AccessFlags::NONE, DEFAULT_RIGHTS, Relaxed);",
             "shared.flags.ended_by.store(Cause::NONE.0, Relaxed);",

@@ -7,7 +7,7 @@ use super::queue::{Did, Log};
 use super::room::Room;
 use crate::num::Broken;
 use crate::proto::drain::{Stop, Waker};
-use crate::proto::transport::{Capacity, NoMemory, Refused, SendFlags, Transport};
+use crate::proto::transport::{Capacity, Refused, SendFlags, Shortage, Transport};
 use crate::wire::fpdu::Crc;
 use std::collections::VecDeque;
 
@@ -39,6 +39,8 @@ pub(crate) struct Tcp {
     pub(crate) is_hasty: bool,
     /// What becomes of segments that go past TCP; without that they do not.
     pub(crate) direct: Option<Result<bool, Stop>>,
+    /// What lacks room does so as the batch is full, not for want of memory.
+    pub(crate) is_full: bool,
     /// Those that did: headers and payload.
     pub(crate) handed: VecDeque<(Vec<u8>, Vec<u8>)>,
     /// There is another side, which takes in what is sent, and a segment past TCP only if nothing is
@@ -71,6 +73,7 @@ impl Tcp {
             has_refused: false,
             is_hasty: false,
             direct: None,
+            is_full: false,
             handed: VecDeque::new(),
             is_read: false,
             since: 0,
@@ -158,10 +161,11 @@ impl Transport for Tcp {
         self.batch.len() + self.since
     }
 
-    fn reserve(&mut self, len: u32) -> Result<(), NoMemory> {
+    fn reserve(&mut self, len: u32) -> Result<(), Shortage> {
         match self.batch.len() + len as usize <= self.room {
             true => Ok(()),
-            false => Err(NoMemory),
+            false if self.is_full => Err(Shortage::Room),
+            false => Err(Shortage::Memory),
         }
     }
 

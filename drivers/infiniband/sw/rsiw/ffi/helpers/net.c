@@ -655,8 +655,8 @@ void *rsiw_helper_tx_pages_alloc(u32 *len, bool may_wait)
 				   __GFP_ACCOUNT, order);
 	if (!page) {
 		order = 0;
-		page = alloc_page((may_wait ? GFP_NOIO : GFP_NOWAIT | __GFP_NOWARN) |
-				  __GFP_ZERO | __GFP_ACCOUNT);
+		page = alloc_page((may_wait ? GFP_NOIO : GFP_NOWAIT) |
+				  __GFP_NOWARN | __GFP_ZERO | __GFP_ACCOUNT);
 	}
 	*len = PAGE_SIZE << order;
 	/* They are not in high memory. */

@@ -236,7 +236,7 @@ fn t_32_has_spoken() {
 }
 
 /// T-32: a batch that is full goes out before the FPDU that does not fit, which comes with the
-/// next; an FPDU for which there is no memory waits, and nothing fails.
+/// next; an FPDU for which there is no memory waits, and one that fits no batch is a defect.
 #[test]
 fn t_32_no_room() {
     let mut sending = sending();
@@ -263,6 +263,11 @@ fn t_32_no_room() {
     sending.run();
     let all = [0, 1, 2].map(|n| (n, Status::Success));
     assert_eq!(sending.queue.completions, all);
+
+    (sending.tcp.room, sending.tcp.is_full) = (200, true);
+    sending.post(write(1_000));
+    sending.run();
+    assert!(sending.failed.as_ref().is_some_and(|f| f.is_defect));
 }
 
 /// T-11, T-32: TCP that refuses a batch is not given anything any more, and what ended in the batch
