@@ -65,9 +65,12 @@ NET = {"delay": (TIME, "5ms"), "jitter": (TIME, "100us"), "loss": (PERCENT, "0.1
 
 
 def tell(line):
-    """A line among the errors. That nobody reads it, or that it has no place, changes no status."""
+    """A line among the errors. That nobody reads it, or that it has no place, changes no status:
+    sys.stderr would keep the line, and fail once more when Python ends."""
+    octets = f"{line}\n".encode(errors="surrogateescape")
     with contextlib.suppress(OSError):
-        print(line, file=sys.stderr)
+        while octets:
+            octets = octets[os.write(2, octets):]
 
 
 def say(text):
