@@ -180,8 +180,8 @@ end_tests()
 }
 
 # as_group SCRIPT ARGUMENTS...: runs the script in a process group of its own, with --grouped as the
-# first argument, and ends with it; there it returns at once. What runs beside others ignores SIGINT, and no process knows of all
-# that is below it; a group ends as one.
+# first argument, and ends with it; there it returns at once. What runs beside others ignores SIGINT,
+# and no process knows of all that is below it; a group ends as one.
 as_group()
 {
 	[ "${2:-}" != --grouped ] || return 0

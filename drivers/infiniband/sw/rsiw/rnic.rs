@@ -320,7 +320,7 @@ impl WorkItem<CATCH_UP> for Rnic {
             }
             Stage::Leaving => {
                 drop(stage);
-                // Whoever has set the stage then asks the core, who may not have heard.
+                // The core was perhaps asked while the device was not registered, in vain.
                 this.dev.handle().unregister();
             }
             Stage::Gone => {}

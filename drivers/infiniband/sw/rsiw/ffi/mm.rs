@@ -72,9 +72,9 @@ impl From<Broken> for Error {
 ///
 /// # Invariants
 ///
-/// `before` are the thread's flags that this scope has set.
+/// `added` are the thread's flags that this scope has set.
 pub(crate) struct NoIo {
-    before: u32,
+    added: u32,
     _thread: NotThreadSafe,
 }
 
@@ -84,14 +84,14 @@ impl NoIo {
         Self::enter_to_reclaim(false)
     }
 
-    /// Begins the scope. If `reclaims`, memory may be waited for that is free only when what this
-    /// thread does is done: then its allocations may use the reserves that the kernel keeps for
-    /// that, and fail where these are used up, instead of waiting.
+    /// Begins the scope. With `reclaims` the kernel may need what this thread does in order to free
+    /// memory. So allocations may use the reserves that the kernel keeps for this, and fail instead
+    /// of waiting once these are used up.
     pub(crate) fn enter_to_reclaim(reclaims: bool) -> Self {
-        // INVARIANT: the call returns which of the flags were not set.
+        // INVARIANT: the call returns the flags that it has set.
         Self {
             // SAFETY: changes flags of the calling thread only.
-            before: unsafe { h::memalloc_save(reclaims) },
+            added: unsafe { h::memalloc_save(reclaims) },
             _thread: NotThreadSafe,
         }
     }
@@ -99,8 +99,8 @@ impl NoIo {
 
 impl Drop for NoIo {
     fn drop(&mut self) {
-        // SAFETY: the same thread, and the flags that were not set, by the invariant.
-        unsafe { h::memalloc_restore(self.before) };
+        // SAFETY: the same thread, and the flags that the scope has set, by the invariant.
+        unsafe { h::memalloc_restore(self.added) };
     }
 }
 

@@ -312,8 +312,8 @@ impl Shared {
         while sq.outbound.pop().is_some() {}
     }
 
-    /// Drops what a process has posted that resets the QP, if there is no connection and none is
-    /// being set up: the next one must not find it.
+    /// Drops what was posted to the QP of a process, which has reset it, unless there is a
+    /// connection or one is being set up: the next connection must not find it.
     pub(super) fn drop_unmet(&self, ring: &mut SqRing) {
         let is_unmet = self.state() == QpState::Idle && !self.set_aside.is_set();
         if is_unmet && self.id.consumer.rings().is_some() {

@@ -147,8 +147,8 @@ pub(super) struct Flags {
     /// Whether the consumer has taken no step since the QP was made or reset: Idle is RESET to it
     /// then, and INIT otherwise. Set under the mutex.
     pub(super) is_reset: AtomicFlag,
-    /// Whether memory may be waited for that is free only when requests of this side are done:
-    /// those who act for the queue pair may use the kernel's reserves. Set under the mutex.
+    /// Whether the kernel may need the requests of this QP in order to free memory. If so, the work
+    /// items of the QP use the kernel's reserves. Set under the mutex.
     pub(super) reclaims: AtomicFlag,
     /// Whether requests and receives make no completions any more: the consumer destroys the QP
     /// (V-CQ-29), or resets it.

@@ -128,8 +128,8 @@ impl Qp {
             agree(terms, &stream, &mut sending);
         }
         let prepared = Prepared::new(&self.peers, &stream);
-        // What a consumer in the kernel asks of others, as for pages that it writes, may be what
-        // frees memory. It does not wait for those whom it serves.
+        // A client in the kernel may write pages to its server in order to free memory. A server
+        // does not need its clients for that.
         let reclaims = shared.id.is_of_kernel() && !params.wait_for_fpdu;
         if reclaims {
             sock.set_reclaims();

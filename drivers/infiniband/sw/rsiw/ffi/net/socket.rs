@@ -310,8 +310,8 @@ impl TcpSocket {
         unsafe { h::sock_set_tos(self.sk.as_ptr(), c_int::from(tos)) };
     }
 
-    /// Lets the socket use the kernel's reserves of memory, as long as it lives: memory may be
-    /// waited for that is free only when something was sent and answered here. Process context.
+    /// Lets the socket use the kernel's reserves of memory, as long as it lives: the kernel may need
+    /// what is sent and received here in order to free memory. Process context.
     pub(crate) fn set_reclaims(&self) {
         if !self.reclaims.xchg(true, Relaxed) {
             // SAFETY: the socket is live and unlocked.
