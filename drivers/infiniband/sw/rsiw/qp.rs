@@ -179,6 +179,13 @@ impl<Q: Send + Sync + 'static> Table<Q> {
     }
 }
 
+impl QpTable {
+    /// Returns queue pair `num`, unless its consumer destroys it.
+    pub(crate) fn find(&self, num: Qpn) -> Option<Arc<Qp>> {
+        self.lookup(num).filter(|qp| !qp.is_ending())
+    }
+}
+
 /// A connection, while TCP belongs to the QP.
 struct Conn {
     callbacks: Callbacks<Stream>,

@@ -238,10 +238,10 @@ impl Rnic {
             let (mut known, mut unconnected) = (Saturating(0), false);
             self.qps.for_each(|qp| {
                 known += 1;
-                unconnected |= qp.shared.is_unconnected_of_kernel();
+                unconnected |= qp.shared.is_unconnected_of_kernel() || qp.is_ending();
             });
-            // Queue pairs that are being destroyed are counted, though they are not in the table
-            // any more.
+            // Queue pairs that have given back their numbers, and not all else yet, are counted,
+            // though they are not in the table any more.
             !unconnected && self.dev.limits().qps.used() == known.0
         });
         // Consumers return completion queues at once when their queue pairs are gone.

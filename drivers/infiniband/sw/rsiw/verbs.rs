@@ -304,6 +304,10 @@ impl Driver for Rsiw {
         Arc::from(qp).destroy()
     }
 
+    fn free_number(qp: &Qp) {
+        qp.free_number();
+    }
+
     fn create_ud_qp(
         rnic: ArcBorrow<'_, Rnic>,
         pd: ArcBorrow<'_, Pd>,
@@ -355,6 +359,11 @@ impl Driver for Rsiw {
 
     fn qp_by_num(rnic: &Rnic, num: Qpn) -> Option<Arc<QpHandle>> {
         cm::handle_for_caller(&rnic.dev, &rnic.qps, num)
+    }
+
+    fn held_qp(rnic: &Rnic, num: Qpn) -> Option<Arc<QpHandle>> {
+        let qp = rnic.qps.lookup(num)?;
+        Some(qp.shared.id.handle.clone())
     }
 
     fn count_in(qp: &Qp, counts: Option<Arc<Counts>>) {

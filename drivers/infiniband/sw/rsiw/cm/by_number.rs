@@ -553,7 +553,7 @@ impl MeetingPlace {
             let _st = endpoint.state.lock();
             endpoint.set_recipient(Recipient::Matchmaker(unanswered));
         }
-        let qp = self.qps.lookup(Qpn(hello.to));
+        let qp = self.qps.find(Qpn(hello.to));
         let mut book = self.book.lock();
         let seen = qp.as_ref().map_or(Callee::Nobody, |qp| qp.as_callee());
         let pairing = match judge(&hello, peer, own, seen) {

@@ -77,7 +77,7 @@ pub(super) fn own_qp(
     if !id.is_on(dev.handle()) {
         return Err(Refusal::new(EINVAL, "the identifier is another device's"));
     }
-    let qp = qps.lookup(num);
+    let qp = qps.find(num);
     let qp = qp.ok_or(Refusal::new(EINVAL, "there is no such QP"))?;
     if !qp.shared.id.is_callers(id) {
         return Err(NOT_THE_CALLERS);
@@ -89,7 +89,7 @@ pub(super) fn own_qp(
 /// The mapper may be silent for long, and meanwhile nobody may hold a QP of somebody else. Context:
 /// a thread's call to connect or accept, with interrupts off.
 pub(crate) fn handle_for_caller(dev: &Device, qps: &QpTable, num: Qpn) -> Option<Arc<QpHandle>> {
-    let qp = qps.lookup(num)?;
+    let qp = qps.find(num)?;
     if qp.shared.id.is_of_others() {
         let caller = Author::Process;
         let _ = NOT_THE_CALLERS.log(dev, caller, fmt!("QP {num}: cannot connect"));

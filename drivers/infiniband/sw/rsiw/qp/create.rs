@@ -307,6 +307,7 @@ impl Qp {
         qp.shared.id.num.store(num, Relaxed);
         if let Some(Err(e)) = udata.map(|udata| qp.finish(features, udata)) {
             qp.destroy()?;
+            qp.free_number();
             return Err(e);
         }
         Ok((qp, num))

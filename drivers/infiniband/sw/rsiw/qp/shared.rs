@@ -153,6 +153,8 @@ pub(super) struct Flags {
     /// Whether requests and receives make no completions any more: the consumer destroys the QP
     /// (V-CQ-29), or resets it.
     pub(super) mute: AtomicFlag,
+    /// Whether the consumer destroys the QP: nobody finds it by its number any more.
+    pub(super) ending: AtomicFlag,
 }
 
 impl Flags {
@@ -166,6 +168,7 @@ impl Flags {
             is_reset: AtomicFlag::new(true),
             reclaims: AtomicFlag::new(false),
             mute: AtomicFlag::new(false),
+            ending: AtomicFlag::new(false),
         }
     }
 

@@ -289,7 +289,7 @@ impl Qp {
         if let Some(poller) = &self.poller {
             poller.end();
         }
-        self.table.remove(id.num());
+        self.shared.flags.ending.store(true, Relaxed);
         self.shared.flags.mute.store(true, Relaxed);
         if self.is_by_number() {
             self.leave();
@@ -304,6 +304,15 @@ impl Qp {
         self.forget_offers();
         id.pd.leave();
         Ok(())
+    }
+
+    /// Gives the number back, when nobody has a reference to the consumer's object any more.
+    pub(crate) fn free_number(&self) {
+        self.table.remove(self.shared.id.num());
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.shared.flags.ending.load(Relaxed)
     }
 }
 

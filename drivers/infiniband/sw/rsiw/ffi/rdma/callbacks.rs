@@ -268,9 +268,10 @@ unsafe extern "C" fn iw_accept<D: Driver>(
     param: *mut b::iw_cm_conn_param,
 ) -> c_int {
     let accept = |dev: ArcBorrow<'_, D::Device>, id: CallId<'_>, param: &ConnParam<'_>| {
+        let qp = D::held_qp(&dev, param.qpn).ok_or(EINVAL)?;
         // SAFETY: the core has just got a reference to the queue pair of this number by
-        // `iw_get_qp`. While there is one, the number is not used again.
-        let reference = unsafe { AcceptRef::new(id, D::qp_by_num(&dev, param.qpn)) };
+        // `iw_get_qp`. While there is one, the queue pair keeps its number.
+        let reference = unsafe { AcceptRef::new(id, qp) };
         D::accept(dev, id, param, reference)
     };
     // SAFETY: as the caller says.

@@ -298,9 +298,16 @@ pub(crate) trait Driver: Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Ends the connection, forgets the number and ends all use of the consumer's queues, memory
-    /// and handlers before it returns. Fails, changing nothing, while windows are bound through it.
+    /// Ends the connection and all use of the consumer's queues, memory and handlers before it
+    /// returns. [`Driver::qp_by_num`] does not find the queue pair any more. Fails, changing
+    /// nothing, while windows are bound through it.
     fn destroy_qp(_qp: ArcBorrow<'_, Self::Qp>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Called after [`Driver::destroy_qp`], when nobody has a reference to the core's object any
+    /// more: another queue pair may get the number.
+    fn free_number(_qp: &Self::Qp) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
@@ -353,6 +360,12 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// Returns the handle that [`Driver::create_qp`] got for the queue pair `num`. Any context.
     fn qp_by_num(_dev: &Self::Device, _num: Qpn) -> Option<Arc<QpHandle>> {
+        None
+    }
+
+    /// Returns the handle of a queue pair that iw_cm has a reference to from
+    /// [`Driver::qp_by_num`], also while the queue pair is being destroyed. Any context.
+    fn held_qp(_dev: &Self::Device, _num: Qpn) -> Option<Arc<QpHandle>> {
         None
     }
 

@@ -323,8 +323,7 @@ impl From<CallId<'_>> for ARef<CmId> {
 /// [`Handle::hold`](super::handle::Handle::hold).
 pub(crate) struct AcceptRef {
     id: NonNull<CmId>,
-    /// `None` if the queue pair is being destroyed.
-    qp: Option<Arc<QpHandle>>,
+    qp: Arc<QpHandle>,
 }
 
 // SAFETY: the identifier is only compared.
@@ -334,7 +333,7 @@ impl AcceptRef {
     /// # Safety
     ///
     /// iw_cm calls to accept by `id`, and has a reference to the queue pair of `qp` for that.
-    pub(super) unsafe fn new(id: CallId<'_>, qp: Option<Arc<QpHandle>>) -> Self {
+    pub(super) unsafe fn new(id: CallId<'_>, qp: Arc<QpHandle>) -> Self {
         // INVARIANT: as the caller says.
         Self {
             id: NonNull::from(id.0),
@@ -345,11 +344,11 @@ impl AcceptRef {
     /// Gives the reference back in the place of iw_cm, which has stored that of a later accept,
     /// `by`, in its place. Does nothing if that is of another identifier.
     pub(crate) fn replaced(self, by: &Self) {
-        if let Some(qp) = self.qp.filter(|_| self.id == by.id) {
+        if self.id == by.id {
             // SAFETY: by the type invariants iw_cm took the reference. It accepts only by an
             // identifier that no event has come for since, so it had not given the reference back.
             // Now it has no pointer to it any more.
-            unsafe { qp.release() };
+            unsafe { self.qp.release() };
         }
     }
 }

@@ -468,7 +468,7 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
         // SAFETY: the queue pair is one of `D` for datagrams and is not taken out yet.
         D::destroy_ud_qp(unsafe { UdQpObject::<D>::get(qp) });
         // SAFETY: by the caller's promise; the driver is done with the queue pair.
-        unsafe { unmake_qp::<D::UdQp>(qp) };
+        unsafe { unmake_qp::<D::UdQp>(qp, |_| ()) };
         return 0;
     }
     // SAFETY: the queue pair is one of `D` (see `Vtable`) and is not taken out yet.
@@ -477,23 +477,26 @@ pub(super) unsafe extern "C" fn destroy_qp<D: Driver>(
         return e.to_errno();
     }
     // SAFETY: by the caller's promise; the driver is done with the queue pair.
-    unsafe { unmake_qp::<D::Qp>(qp) };
+    unsafe { unmake_qp::<D::Qp>(qp, D::free_number) };
     0
 }
 
-/// Takes the driver's object out of a queue pair that is a `Q`.
+/// Takes the driver's object out of a queue pair that is a `Q`, and calls `free_number` with it once
+/// nobody has a reference to the queue pair.
 ///
 /// # Safety
 ///
 /// The core frees the queue pair next; nobody uses it any more.
-unsafe fn unmake_qp<Q>(qp: *mut b::ib_qp) {
+unsafe fn unmake_qp<Q>(qp: *mut b::ib_qp, free_number: impl FnOnce(&Q)) {
     // Those who found the queue pair by its number have a reference by now, for which this waits,
     // or get none.
     //
     // SAFETY: the queue pair has a handle until it is dropped below.
     unsafe { Object::<b::ib_qp, Q>::handle(qp) }.revoke();
     // SAFETY: by the caller's promise.
-    drop(unsafe { Object::<b::ib_qp, Q>::take(qp) });
+    if let Some(inner) = unsafe { Object::<b::ib_qp, Q>::take(qp) } {
+        free_number(&inner);
+    }
     // SAFETY: as above; it was just revoked.
     unsafe { Object::<b::ib_qp, Q>::drop_handle(qp) };
 }
