@@ -205,22 +205,27 @@ impl Pairing {
         let _ = self.place.endpoints.dev.cm_queue().enqueue(self.clone());
     }
 
-    /// Ends the pairing, and returns the endpoint that it had. Any context.
-    fn end(self: &Arc<Self>) -> Option<Arc<Endpoint>> {
+    /// Ends the pairing, and returns what `take` takes of the endpoint that it has. Any context.
+    fn end(
+        self: &Arc<Self>,
+        take: impl FnOnce(&mut Option<Arc<Endpoint>>) -> Option<Arc<Endpoint>>,
+    ) -> Option<Arc<Endpoint>> {
         let mut progress = self.progress.lock();
         progress.is_over = true;
-        let endpoint = progress.endpoint.take();
+        let endpoint = take(&mut progress.endpoint);
         drop(progress);
         self.queue();
         endpoint
     }
 
-    /// Ends the pairing if the two have not met, as the device goes away.
+    /// Ends the pairing if the two have not met, as the device goes away. The endpoint keeps its
+    /// place: it may be giving the stream to the queue pair now, and has to end that then.
     pub(super) fn finish(self: &Arc<Self>) {
-        if !self.qp.has_stream() {
-            if let Some(endpoint) = self.end() {
-                endpoint.shut();
-            }
+        if self.qp.has_stream() {
+            return;
+        }
+        if let Some(endpoint) = self.end(|endpoint| endpoint.clone()) {
+            endpoint.shut();
         }
     }
 
@@ -571,7 +576,7 @@ impl Entry for Pairing {
 
 impl Manager for Pairing {
     fn abort(self: Arc<Self>) {
-        if let Some(endpoint) = self.end() {
+        if let Some(endpoint) = self.end(Option::take) {
             Manager::abort(endpoint);
         }
     }

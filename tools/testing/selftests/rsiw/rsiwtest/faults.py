@@ -82,15 +82,15 @@ class Failures:
         return [name for name in answers if fired[name] == "0"]
 
     @contextlib.contextmanager
-    def held(self, call, task):
-        """The task's next such call, which has "hold" for an answer, waits; gives a function
-        that waits until it does. At the end the call is made."""
+    def held(self, call, task=""):
+        """The task's next such call, or that of a work item, which has "hold" for an answer,
+        waits; gives a function that waits until it does. At the end the call is made."""
         self.set("only", call)
-        self.set("task", task)
+        self.set("task", task + "\n")
         self.arm(0)
         held = os.path.join(self.dir, "held")
         try:
-            yield lambda: wait_until("%s is held in %s" % (task, call), 20,
+            yield lambda: wait_until("%s is held in %s" % (task or "a work item", call), 20,
                                      lambda: int(LOCAL.read(held)) == 1)
         finally:
             self.set("times", 0)

@@ -7,7 +7,7 @@ import struct
 
 from rsiwtest import mpa, stats
 from rsiwtest.core import ANY_PATH, Fail, test
-from rsiwtest.faults import CALLS, failing_calls, lock_name, text_of
+from rsiwtest.faults import CALLS, failing_calls, lock_name, text_like, text_of
 from rsiwtest.groups import Group
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.pingpong import Pingpong, pingpongs, wait_link_local
@@ -403,6 +403,8 @@ def unplug(t):
 
 
 STEP = "rsiw-step"
+# What gives a queue pair its stream.
+STARTS = r"2qp5state.*(2Qp5start|11take_stream)$"
 
 
 @test("numbers-unplug-step", cost=15, only_type="rsiw")
@@ -421,6 +423,28 @@ def unplug_step(t):
             wait_until(lambda: "the driver has let go:\n%s" % LOCAL.read(stack), 15,
                        lambda: "uverbs" in LOCAL.read(stack))
         prog.wait_output("# stepped:", t.left(20))
+        gone.expect(t.left(30))
+        t.reap()
+    with t.sub("the module goes, and comes again"):
+        t.unload()
+        t.load()
+
+
+@test("numbers-unplug-start", cost=15, only_type="rsiw")
+def unplug_start(t):
+    """A device goes while a queue pair gets its stream: nothing of either is left."""
+    t.need_module(CALLS)
+    t.topo.changed = True
+    lock = lock_name()
+    with failing_calls(text_like(t.env.module, STARTS), {lock: "hold"}) as calls:
+        with calls.held(lock) as wait_held:
+            pair = Pingpong(t, t.topo.loopback, "ibv_rc_pingpong", 1, "-n", 1000000)
+            wait_held()
+            gone = t.start("rdma", "link", "del", t.topo.dev_lo)
+            stack = "/proc/%d/stack" % gone.pid
+            # It has told the pairing and its endpoint, and waits until that has ended.
+            wait_until(lambda: "the removal waits:\n%s" % LOCAL.read(stack), 10,
+                       lambda: "Rnic5leave" in LOCAL.read(stack).split("\n", 1)[0])
         gone.expect(t.left(30))
         t.reap()
     with t.sub("the module goes, and comes again"):
