@@ -134,7 +134,7 @@ OBSERVED = {
     "qp/identity.rs.posted": {"replace_rings"},
     "Endpoint.shown": {"show_phase", "recipient", "set_recipient", "introduce", "take_recipient",
                        "consumer"},
-    "ByNumber.told": {"is_told", "terms", "fits", "as_callee", "begin_to_meet", "ready_to_send",
+    "ByNumber.told": {"is_told", "terms", "max_ord", "fits", "as_callee", "begin_to_meet", "ready_to_send",
                       "note_path", "meet", "part", "hello", "answer_ms",
                       "may_send_by_now", "reset"},
     "UdQp.steps": {"modify", "fail", "destroy"},

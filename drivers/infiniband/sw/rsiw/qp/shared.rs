@@ -427,8 +427,6 @@ impl Told {
 /// What a new stream of a queue pair that is connected by number is to be like.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
-    /// The most Reads that may be outstanding, as far as the consumer has said.
-    pub(super) ord: u16,
     /// How many milliseconds a message waits for a receive.
     pub(super) receive_ms: u32,
     /// Whether the peer may send Sends with immediate data, and whether this side may.
@@ -455,11 +453,16 @@ impl ByNumber {
         told.pair?;
         let rnr_retry = told.hello.and_then(|hello| hello.rnr_retry);
         Some(Terms {
-            ord: told.ord.map_or(MAX_READS, u16::from),
             receive_ms: receive_ms(rnr_retry, told.path.min_rnr_timer.unwrap_or(0)),
             takes_immediate: consumer.takes_send_immediate(),
             sends_immediate: told.hello.is_some_and(|hello| hello.takes_immediate),
         })
+    }
+
+    /// Returns how many Reads may be under way. Under the queue pair's mutex: the step to RTS, which
+    /// says that, may come at any time.
+    pub(super) fn max_ord(&self) -> u16 {
+        self.told.lock().ord.map_or(MAX_READS, u16::from)
     }
 
     /// Returns whether the peer expects the PSN that this side begins with, as far as both are

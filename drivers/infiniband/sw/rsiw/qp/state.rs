@@ -143,8 +143,8 @@ impl Qp {
         if !shared.by_number.fits() {
             return Err(EPROTO);
         }
-        let ord = terms.map_or(MAX_READS, |terms| terms.ord);
-        let old_reads = shared.exchange_reads(reads, params.ord.min(ord), awaits_placement);
+        let ord = params.ord.min(shared.by_number.max_ord());
+        let old_reads = shared.exchange_reads(reads, ord, awaits_placement);
         shared.forget_connection();
         shared.flags.reclaims.store(reclaims, Relaxed);
         inner.failed = None;
