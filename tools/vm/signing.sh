@@ -9,6 +9,8 @@ use_key()
 	key=$1
 	"$vm/prereqs" gpg gpg
 	if [ -f "$key" ]; then
+		# First: what fails from here on leaves the secret key nowhere.
+		key_given=$1
 		GNUPGHOME=$(mktemp -d)
 		export GNUPGHOME
 		gpg --batch --quiet --import "$key" 2>/dev/null || die "$key holds no key that gpg takes"
@@ -20,7 +22,6 @@ use_key()
 		gpg --batch --list-secret-keys "$key" >/dev/null 2>&1 ||
 			die "$key is neither a file nor a secret key that gpg knows"
 	fi
-	key_given=$1
 }
 
 # What use_key has made: the agent ends, too, when its folder goes.
