@@ -393,6 +393,25 @@ class Action(Case):
         self.assertEqual(said.count("chmod a+rw"), 1)
 
 
+class Install(Case):
+    """The script of action.yml, on a system that lacks QEMU."""
+
+    def test_fails(self):
+        """What apt-get's status is, is not for who waits for that of the commands."""
+        os.mkdir(f"{self.folder}/few")
+        for name in ("dirname", "env", "id", "mktemp", "rm", "tr"):
+            os.symlink(shutil.which(name), f"{self.folder}/few/{name}")
+        for name, text in (("sudo", 'shift; exec "$@"'), ("apt-get", "exit 100")):
+            with open(f"{self.folder}/few/{name}", "w", encoding="ascii") as f:
+                f.write(f"#!/bin/sh\n{text}\n")
+            os.chmod(f"{self.folder}/few/{name}", 0o755)
+        done = subprocess.run([f"{HERE}/../action"], text=True, timeout=SECONDS, capture_output=True,
+                              env={"PATH": f"{self.folder}/few", "IMAGE": self.image,
+                                   "COMMANDS": "true", "RUNNER_TEMP": self.folder}, check=False)
+        self.assertEqual(done.returncode, 125, done.stderr)
+        self.assertIn("cannot be installed: qemu-system-x86", done.stderr)
+
+
 class Refused(Case):
     def test_folders(self):
         for folder in ("/dev/shm", "/proc", "/sys/kernel", "/run"):
