@@ -170,6 +170,8 @@ def parse():
         p.error("either --hosts or --machines")
     if args.net != network("") and args.hosts == args.machines == 1:
         p.error("--net needs --hosts or --machines: there is no network on the way to oneself")
+    if args.net != network("") and args.hosts > 1 and "direct=2" in args.param:
+        p.error("--net or --param direct=2: with that, what hosts send does not pass a network")
     if args.hosts > 1 and args.device != ["rsiw"]:
         p.error("--hosts is for rsiw only, whose devices belong to hosts: --machines is for all")
     if args.param and "rsiw" not in args.device:

@@ -420,6 +420,7 @@ class Refused(Case):
 
     def test_options(self):
         for words, said in (("--net delay=5ms", "needs --hosts or --machines"),
+                            ("--hosts 2 --net delay=5ms --param direct=2", "does not pass"),
                             ("--hosts 2 --net delay=5", "as in delay=5ms"),
                             ("--hosts 2 --net jitter=5ms", "needs a delay"),
                             ("--hosts 2 --net latency=5ms", "but any of delay"),
