@@ -15,6 +15,9 @@ SUITE/TEST, LIBRARY is stock, own or any. WHAT is
   may       fails with some runs and passes with others
   left-out  is not run; nor is there any result of it
 
+A line "least LIBRARY SUITE: N" says that at least N tests of a suite have to pass: one that finds
+no device may skip all that it has.
+
 Everything else has to pass, or to be skipped by itself."""
 
 # Lines of libtest, unittest, pytest, googletest, and "ok NAME" of our own scripts: result and test.
@@ -84,14 +87,15 @@ def judge_line(suite, line, pending):
 
 
 def expectations(path, library):
-    """Lists of (pattern, reason) by kind, for one library."""
-    kinds = {"fails": [], "may": [], "left-out": []}
+    """Lists of (pattern, reason), or for "least" (suite, number), by kind, for one library."""
+    kinds = {"fails": [], "may": [], "left-out": [], "least": []}
     with open(path, encoding="utf-8") as f:
         for line in f:
             line = line.strip()
             if not line or line.startswith("#"):
                 continue
-            found = re.fullmatch(r"(fails|may|left-out) (any|stock|own) (\S+): (.+)", line)
+            found = (re.fullmatch(r"(fails|may|left-out) (any|stock|own) (\S+): (.+)", line) or
+                     re.fullmatch(r"(least) (any|stock|own) (\S+): ([0-9]+)", line))
             if not found:
                 sys.exit(f"{path}: {line!r} is none of these lines (see --help)")
             if found[2] in ("any", library):
@@ -123,6 +127,11 @@ def judge(suites, expected):
     for pattern, _ in expected["fails"] + expected["may"]:
         if pattern not in seen:
             wrong.append(f"no test is called {pattern}, which is expected to fail")
+    for name, least in expected["least"]:
+        passed = sum(list(suite.results.values()).count("passed")
+                     for suite in suites if suite.name == name)
+        if passed < int(least):
+            wrong.append(f"of {name} {passed} tests have passed, not {least} or more")
     return wrong
 
 

@@ -104,6 +104,17 @@ class Judgement(unittest.TestCase):
     def test_nothing_run(self):
         self.assertEqual(self.wrong("# suite s\n# status 0\n"), ["s ran no test"])
 
+    def test_least(self):
+        log = "# suite s\nok a\ntest b ... ignored\n# status 0\n"
+        self.assertEqual(self.wrong(log, "least any s: 1\n"), [])
+        self.assertEqual(self.wrong(log, "least stock s: 2\n"), [])
+        self.assertEqual(self.wrong(log, "least own s: 2\n"),
+                         ["of s 1 tests have passed, not 2 or more"])
+        self.assertEqual(self.wrong(log, "least own t: 1\n"),
+                         ["of t 0 tests have passed, not 1 or more"])
+        with self.assertRaises(SystemExit):
+            self.wrong(log, "least own s: some\n")
+
     def test_no_reason(self):
         with self.assertRaises(SystemExit):
             self.wrong(self.FAILS, "fails any s/a\n")
