@@ -766,8 +766,8 @@ impl Sender {
         }
         let started = self.next_request(env, transport);
         let gives_way = matches!(started, Err(Stop::Empty | Stop::For(_)));
-        // Responses do not wait for requests (T-47).
-        if gives_way && self.next_response(env)? {
+        // Responses do not wait for requests, nor what has been sent for the last response (T-47).
+        if gives_way && (self.asks_in_turn(env)? || self.next_response(env)?) {
             return Ok(());
         }
         started

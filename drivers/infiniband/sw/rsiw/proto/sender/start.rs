@@ -391,6 +391,20 @@ impl Sender {
         Ok(is_asked)
     }
 
+    /// Like `ask_placement`, in the turn of a send queue that has nothing to send, if anything was
+    /// sent that the peer was not asked about. If the question may not begin yet, it is for the next
+    /// such turn.
+    #[inline(always)]
+    pub(super) fn asks_in_turn<T: Transport, E: Env<T>>(
+        &mut self,
+        env: &E,
+    ) -> Result<bool, Marked> {
+        match self.unasked.youngest() {
+            Some(token) => self.ask_placement(env, token, false),
+            None => Ok(false),
+        }
+    }
+
     /// Makes the answer to the peer's oldest request the current message, if there is a request.
     /// Returns whether there is one. Fails for an Atomic Operation that the peer may not carry out.
     #[inline(always)]

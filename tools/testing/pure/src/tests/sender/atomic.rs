@@ -27,7 +27,7 @@ fn atomic(len: u32) -> Posted {
 }
 
 /// What the peer asks for.
-fn peers(id: u32) -> AtomicRequest {
+pub(super) fn peers(id: u32) -> AtomicRequest {
     AtomicRequest {
         id,
         stag: Stag(8),

@@ -96,6 +96,43 @@ fn asks_while_there_are_more_immediates() {
     assert_eq!(asked, Some(4), "{sent:?}");
 }
 
+/// T-47: and also if the peer always has another Read or Atomic Operation: the question takes the
+/// turn of the send queue, one question at a time.
+#[test]
+fn asks_while_the_peer_reads() {
+    let reads: fn(&mut Sending) = |sending| sending.peer_reads(peers_read(10));
+    let changes: fn(&mut Sending) = |sending| sending.peer_changes(super::atomic::peers(1));
+    for (asks, response) in [
+        (reads, Opcode::ReadResponse),
+        (changes, Opcode::AtomicResponse),
+    ] {
+        for posted in [send(10), write(10)] {
+            let mut sending = placing(4);
+            (0..4).for_each(|_| asks(&mut sending));
+            sending.post(posted);
+            sending.run();
+            let sent = messages(&sending);
+            let question = sent.iter().position(|o| *o == Opcode::ReadRequest);
+            let last = sent.iter().rposition(|o| *o == response);
+            assert!(question.is_some() && question < last, "{sent:?}");
+            let all = |opcode| sent.iter().filter(|o| **o == opcode).count();
+            assert_eq!((all(Opcode::ReadRequest), all(response)), (1, 4));
+
+            // What is sent meanwhile shares the next question; responses do not wait for it.
+            (0..4).for_each(|_| asks(&mut sending));
+            sending.post(posted);
+            sending.run();
+            let more = messages(&sending).split_off(sent.len());
+            assert_eq!(more.len(), 5, "{more:?}");
+            assert!(!more.contains(&Opcode::ReadRequest));
+            (0..4).for_each(|_| asks(&mut sending));
+            assert!(sending.answer());
+            sending.settle();
+            assert_eq!(completed(&sending), 2);
+        }
+    }
+}
+
 /// A Read or an Atomic Operation of the consumer tells as much, and the sender asks nothing.
 #[test]
 fn reads_of_the_consumer_tell() {
