@@ -2,10 +2,13 @@
 
 //! How long the code of this module stays, and whether other modules are loaded. Context: process.
 
-use super::net::tls::await_calls;
 use super::raw::h;
 use kernel::prelude::*;
 use kernel::str::CStr;
+use kernel::sync::atomic::{
+    AtomicFlag,
+    Relaxed, //
+};
 use kernel::sync::rcu;
 use kernel::InPlaceModule;
 
@@ -71,6 +74,23 @@ impl Drop for Last {
         // SAFETY: no requirements; process context.
         unsafe { h::shared_flush() };
         await_calls();
+    }
+}
+
+/// Whether there was anything to note since the module was loaded, see [`note_calls`].
+static ANY_CALLS: AtomicFlag = AtomicFlag::new(false);
+
+/// Notes that others may soon call this module who hold nothing of it, and do so where they can be
+/// preempted. When all such calls have done what can be waited for, unloading waits until those
+/// tasks have also left the module, for which they must not sleep any more.
+pub(in crate::ffi) fn note_calls() {
+    ANY_CALLS.store(true, Relaxed);
+}
+
+fn await_calls() {
+    if ANY_CALLS.load(Relaxed) {
+        // SAFETY: no requirements; process context.
+        unsafe { h::tasks_wait() };
     }
 }
 

@@ -10,9 +10,11 @@ import struct
 import zlib
 
 from rsiwtest import kmsg, stats, tls
-from rsiwtest.core import Fail, test
+from rsiwtest.core import Fail, Skip, test
+from rsiwtest.faults import has
 from rsiwtest.machine import wait_until
 from rsiwtest.pingpong import Pingpong, gid_of, pingpongs, wait_link_local
+from rsiwtest.probes import watched
 from rsiwtest.tools import perftest
 from rsiwtest.topo import IF_A, IF_B, NS_A, NS_B, Path, sh
 
@@ -542,3 +544,30 @@ def ports(t):
             goes(t, loopback, topo.dev_lo)
     if open_at() or open_at(NS_A):
         raise Fail("the port is open without a device")
+
+
+@test("datagrams-unload", cost=10, only_type="rsiw")
+def unload(t):
+    """Unloading waits for tasks that have fetched the callback of a socket, if there was one."""
+    waits_for_them = "synchronize_rcu_tasks"
+    if not has(waits_for_them):
+        raise Skip("no task is preempted in this kernel")
+
+    def waits():
+        with watched({"task": "$comm"}, waits_for_them) as calls:
+            t.unload()
+            found = [call for call in calls() if "modprobe" in call["task"]]
+        t.load()
+        t.topo.ensure()
+        return bool(found)
+
+    # Whatever tests before have used.
+    waits()
+    with t.sub("nothing was used"):
+        if waits():
+            raise Fail("it waits")
+    with t.sub("a queue pair was used"), t.library("rsiw"):
+        Pingpong(t, t.topo.loopback, "ibv_ud_pingpong", 1, "-n", 100, "-c").finish()
+        t.reap()
+        if not waits():
+            raise Fail("it does not wait")

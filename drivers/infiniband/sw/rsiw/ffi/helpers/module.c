@@ -2,6 +2,7 @@
 /* The module itself, and others. */
 #include <linux/kobject.h>
 #include <linux/module.h>
+#include <linux/rcupdate.h>
 
 /*
  * Loaded modules are the kobjects of the set that this module is in. If this module is built in, it
@@ -29,4 +30,10 @@ bool rsiw_helper_hold_this_module(void)
 void rsiw_helper_release_this_module(void)
 {
 	module_put(THIS_MODULE);
+}
+
+/* Waits until every task that is preempted now has left the function, if that does not sleep. */
+void rsiw_helper_tasks_wait(void)
+{
+	synchronize_rcu_tasks();
 }

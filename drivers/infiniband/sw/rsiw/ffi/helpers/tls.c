@@ -6,7 +6,6 @@
 #include <linux/inet.h>
 #include <linux/mutex.h>
 #include <linux/net.h>
-#include <linux/rcupdate.h>
 #include <linux/sizes.h>
 #include <linux/tls.h>
 #include <net/handshake.h>
@@ -103,12 +102,6 @@ int rsiw_helper_tls_recv_control(struct socket *sock, u8 *to)
 	return -EOPNOTSUPP;
 }
 #endif
-
-/* Waits until every task that is preempted now has left the function, if that does not sleep. */
-void rsiw_helper_tasks_wait(void)
-{
-	synchronize_rcu_tasks();
-}
 
 /* Returns whether TLS has the keys of both directions. */
 bool rsiw_helper_sock_has_tls(const struct sock *sk)

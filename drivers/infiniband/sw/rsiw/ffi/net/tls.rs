@@ -20,6 +20,7 @@ use super::socket::{
     Claim,
     TcpSocket, //
 };
+use crate::ffi::module::note_calls;
 use crate::ffi::raw::{
     b,
     h, //
@@ -31,10 +32,6 @@ use kernel::error::{
     to_result, //
 };
 use kernel::prelude::*;
-use kernel::sync::atomic::{
-    AtomicFlag,
-    Relaxed, //
-};
 use kernel::sync::{
     Arc,
     ArcBorrow,
@@ -53,9 +50,6 @@ const CLOSE_NOTIFY: u8 = 0;
 /// octets; what is on its way when the limit is seen needs some of that. Headers and tags of
 /// records count here, too: that covers the higher cost of short records.
 const KEY_OCTETS: u64 = 1 << 38;
-
-/// Whether there was a handshake since the module was loaded.
-static ANY_HANDSHAKE: AtomicFlag = AtomicFlag::new(false);
 
 /// How the ends of a connection show who they are.
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +183,7 @@ impl<H: HandshakeHandler> Handshake<H> {
             Proof::Certificates => (false, 0),
         };
         let keyring = credentials.keyring.as_ref().map_or(0, |ring| ring.serial());
-        ANY_HANDSHAKE.store(true, Relaxed);
+        note_calls();
         let asked = Asked {
             pending: pending.clone(),
             handler,
@@ -265,17 +259,8 @@ unsafe extern "C" fn done<H: HandshakeHandler>(data: *mut c_void, status: c_int,
     let _ = pending.status.populate(status);
     H::ended(handler.as_arc_borrow());
     drop(handler);
-    // Nothing after this may sleep: see `await_calls`.
+    // Nothing after this may sleep: see `note_calls`.
     pending.is_told.complete_all();
-}
-
-/// Waits until every task that has completed `is_told` in [`done`] has left that function. Process
-/// context, when all handshakes have ended.
-pub(in crate::ffi) fn await_calls() {
-    if ANY_HANDSHAKE.load(Relaxed) {
-        // SAFETY: no requirements; process context.
-        unsafe { h::tasks_wait() };
-    }
 }
 
 /// What a record says that has no data.

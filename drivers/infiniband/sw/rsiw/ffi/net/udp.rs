@@ -17,6 +17,7 @@ use super::netdev::{
     Storage, //
 };
 use super::socket::Ways;
+use crate::ffi::module::note_calls;
 use crate::ffi::raw::{
     b,
     h, //
@@ -151,7 +152,7 @@ impl UdpSocket {
     }
 
     /// Takes the next datagram that was received, `None` if there is none; or fails with `EBADMSG`
-    /// if it had to be dropped.
+    /// if it had to be dropped. Any context with interrupts on.
     pub(crate) fn receive(&self) -> Result<Option<Packet>> {
         let mut skb = core::ptr::null_mut();
         // SAFETY: the socket is live; `skb` is a place for the result.
@@ -241,6 +242,8 @@ impl<H: UdpHandler> Readiness<H> {
         // The kernel keeps flags in the low bits of `sk_user_data`.
         const { assert!(align_of::<H>() >= 8) };
         let sk = sock.sk;
+        // Who frees what was sent fetches `write_space`, and calls it, without a lock.
+        note_calls();
         // SAFETY: the socket is live; this is process context, without its locks.
         unsafe { lock(sk) };
         // SAFETY: the locks are held.
