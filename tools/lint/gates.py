@@ -124,6 +124,14 @@ def driver():
                 yield path[len(DRIVER) + 1:], f.read()
 
 
+def abi():
+    """Structures of the ABI that its page does not name."""
+    page = content("Documentation/infiniband/rsiw-abi.rst")
+    for name in re.findall(r"(?m)^struct (rsiw_\w+) \{", content("include/uapi/rdma/rsiw-abi.h")):
+        if not re.search(rf"\b{name}\b", page):
+            yield f"Documentation/infiniband/rsiw-abi.rst: {name} is missing"
+
+
 def short():
     """Files of the driver that are too short for a room of their own."""
     left = set(SHORT)
@@ -400,7 +408,7 @@ def tests_of_one_name():
 def check_all():
     self_test()
     yield from rooms(path for path, _ in driver())
-    for rule in (versions, options, compat, short, namesakes, listed, named, prose, tests_of_one_name):
+    for rule in (versions, options, abi, compat, short, namesakes, listed, named, prose, tests_of_one_name):
         yield from rule()
     for path in sorted(files()):
         try:
