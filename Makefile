@@ -141,7 +141,7 @@ distclean: clean
 help:
 	@echo "make demo             from nothing to RDMA programs running over rsiw in a guest"
 	@echo "make check            all tests; with ARCH=arm64 those in guests, with pages of 4 and of 16 KiB"
-	@echo "make check-long       what takes longer: kernel services, our own library, other kernels, two guests, packages, rsiw-run, series"
+	@echo "make check-long       what takes longer: kernel services, our own library, other kernels, two guests, packages, rsiw-run, lints, series"
 	@echo "make check-kernels    the first twenty tests with each packaged kernel that is known"
 	@echo "make in-tree          the driver in the kernel's source tree: W=1, sparse, checkpatch, selftests"
 	@echo "make series           patches for the mailing lists (kernel, rdma-core) in build/series, each of them built"
