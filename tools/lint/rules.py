@@ -62,6 +62,7 @@ ALL_WAITS = {
     ("qp/state.rs", "release"): TIMERS,
     ("rnic.rs", "close"): TIMERS,
     ("gids.rs", "close"): TIMERS,
+    ("ud/ports.rs", "close"): TIMERS,
     ("cm.rs", "close_all"): "endpoints that are left (``close_all``)",
     ("cm/registry.rs", "wait_empty"): None,
     ("rnic.rs", "wait_until"): "consumers in the kernel",

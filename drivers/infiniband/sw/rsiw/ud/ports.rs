@@ -7,8 +7,8 @@
 //! need it first, and nobody waits for a process that is kept off its processor. Another one, which
 //! is urgent, takes in what is too much for a callback.
 //!
-//! Context: process; softirq where datagrams are received. The spin lock `UdPorts::sockets` is taken
-//! by itself.
+//! Context: process; softirq where datagrams are received, and of the timer. The spin lock
+//! `UdPorts::sockets` is taken by itself.
 #![forbid(unsafe_code)]
 
 use super::UdQpTable;
@@ -22,6 +22,10 @@ use crate::ffi::net::udp::{
 };
 use crate::ffi::rdma::attr::Qpn;
 use crate::ffi::rsiw::params;
+use crate::ffi::time::{
+    Expires,
+    Timer, //
+};
 use crate::ffi::workqueue;
 use crate::log::Author;
 use crate::proto::by_number::{
@@ -55,6 +59,9 @@ use kernel::{
 
 /// How many datagrams are taken in at a time; a work item takes the others.
 const AT_A_TIME: u32 = 64;
+/// Milliseconds until the next try, if a socket could not be opened. Nobody tells when the port at an
+/// address becomes free.
+const RETRY_MS: u32 = 1000;
 
 /// The sockets of a device, by the index of their GIDs.
 #[pin_data]
@@ -69,6 +76,9 @@ pub(crate) struct UdPorts {
     /// Takes in what callbacks have left.
     #[pin]
     receiving: Work<Self, { RECEIVING }>,
+    /// Runs while a socket that is wanted could not be opened.
+    #[pin]
+    timer: Timer<Self>,
 }
 
 const RECEIVING: u64 = 1;
@@ -88,6 +98,9 @@ struct Sockets {
     closed: bool,
     /// The sockets. Only the work item `adjusting` changes them.
     open: [Option<OpenPort>; MAX_GIDS],
+    /// Those that are wanted and could not be opened, of which the log tells. Only `adjusting`
+    /// changes them, too.
+    missing: [Option<At>; MAX_GIDS],
     /// A socket that is wanted is not there for want of memory.
     lacks_memory: bool,
 }
@@ -143,6 +156,7 @@ impl UdPorts {
             gids: GidTable::EMPTY,
             closed: false,
             open: [const { None }; MAX_GIDS],
+            missing: [None; MAX_GIDS],
             lacks_memory: false,
         };
         Arc::pin_init(
@@ -152,6 +166,7 @@ impl UdPorts {
                 sockets <- new_spinlock!(sockets, "rsiw::UdPorts::sockets"),
                 adjusting <- new_work!("rsiw::UdPorts::adjusting"),
                 receiving <- new_work!("rsiw::UdPorts::receiving"),
+                timer <- Timer::new(),
             }),
             GFP_KERNEL,
         )
@@ -179,7 +194,7 @@ impl UdPorts {
     ///
     /// `EOPNOTSUPP` if the device has no datagrams, `ENOMEM` if there is no memory for one of its
     /// sockets. All else, such as that a port is in use, is in the log: there are no datagrams at
-    /// that GID.
+    /// that GID until a later try.
     pub(super) fn join(self: &Arc<Self>) -> Result<UdUser> {
         let number = self.number_for_new()?;
         let mut sockets = self.sockets.lock();
@@ -219,21 +234,25 @@ impl UdPorts {
     /// Closes all for good, as the device goes away.
     pub(crate) fn close(self: &Arc<Self>) {
         self.sockets.lock().closed = true;
+        // Nobody starts the timer any more.
+        Timer::stop(self);
         self.begin_to_adjust();
         workqueue::flush(&self.adjusting);
     }
 
-    /// Opens the sockets that are wanted, and closes all others.
+    /// Opens the sockets that are wanted, and closes all others. Tries again later if one cannot be
+    /// opened.
     fn adjust(self: &Arc<Self>) {
         let Some(netdev) = self.dev.netdev() else {
             (0..MAX_GIDS).for_each(|index| self.replace(index, None));
             return;
         };
         let ways = self.dev.ways().index(&netdev);
-        let mut lacks_memory = false;
+        let (mut is_missing, mut lacks_memory) = (false, false);
         for index in 0..MAX_GIDS {
-            let sockets = self.sockets.lock();
+            let mut sockets = self.sockets.lock();
             let wanted = sockets.wanted(index, ways);
+            let told_of = sockets.missing.get_mut(index).and_then(Option::take);
             let is_right = sockets.port(index).map(|port| port.at) == wanted;
             drop(sockets);
             if is_right {
@@ -251,16 +270,26 @@ impl UdPorts {
                 // The first GID need not be an address of the interface.
                 Err(e) if e == EADDRNOTAVAIL || e == EAFNOSUPPORT => {}
                 Err(e) => {
-                    let errno = e.to_errno();
-                    self.dev.log(
-                        Author::Kernel,
-                        fmt!("no datagrams at GID {index}: error {errno}"),
-                    );
+                    is_missing = true;
                     lacks_memory |= e == ENOMEM;
+                    if let Some(slot) = self.sockets.lock().missing.get_mut(index) {
+                        *slot = wanted;
+                    }
+                    if told_of != wanted {
+                        let errno = e.to_errno();
+                        self.dev.log(
+                            Author::Kernel,
+                            fmt!("no datagrams at GID {index}: error {errno}"),
+                        );
+                    }
                 }
             }
         }
-        self.sockets.lock().lacks_memory = lacks_memory;
+        let mut sockets = self.sockets.lock();
+        sockets.lacks_memory = lacks_memory;
+        if is_missing && !sockets.closed {
+            Timer::start(self, RETRY_MS);
+        }
     }
 
     /// Puts a socket, or none, in the place of that of the GID at `index`, which is closed when this
@@ -316,6 +345,16 @@ impl WorkItem for UdPorts {
 
     fn run(this: Arc<Self>) {
         this.adjust();
+    }
+}
+
+impl Expires for UdPorts {
+    fn timer(&self) -> &Timer<Self> {
+        &self.timer
+    }
+
+    fn expired(this: Arc<Self>) {
+        this.begin_to_adjust();
     }
 }
 
