@@ -123,8 +123,6 @@ const fn without(file: &'static str, line: &'static str, because: &'static str) 
 const ONCE: &str = "lets one caller in; the gate orders what it finds";
 /// The core has locks of its own, under which it finds an object of its tables.
 const OBJECT: &str = "a pointer that is stored once, before the core lets others find the object";
-/// A word by itself: nothing goes with it.
-const STEP: &str = "whoever has changed the state takes the locks of both queues behind it";
 
 const WITHOUT: &[Without] = &[
     without(
@@ -180,12 +178,6 @@ const WITHOUT: &[Without] = &[
         "ffi/rdma/handle.rs",
         "xchg(core::ptr::null(), Full)",
         "nobody else uses it then",
-    ),
-    without("ud/mod.rs", "self.attrs.load(Acquire)", STEP),
-    without(
-        "ud/mod.rs",
-        "self.attrs.store(attrs.to_word(), Release)",
-        STEP,
     ),
     without(
         "qp/shared.rs",

@@ -96,6 +96,7 @@ use kernel::sync::atomic::{
     Relaxed,
     Release, //
 };
+use kernel::sync::barrier::smp_mb;
 use kernel::sync::{
     new_mutex,
     new_spinlock_irq,
@@ -300,6 +301,9 @@ impl UdQp {
 
     fn set_attrs(&self, attrs: UdAttrs) {
         self.attrs.store(attrs.to_word(), Release);
+        // Whoever posts sets the flags of an entry, then looks at the state; this side looks at the
+        // rings next. One of the two sees the other.
+        smp_mb(Full);
     }
 
     /// Takes a step of the consumer's, or changes attributes.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The send queue of a process: the library, which fills entries and calls the kernel only if
-//! nobody seems to be at work, meets whoever takes them out. Copies of `user/librsiw/send.c`,
-//! `qp/sq.rs`, `ud/sq.rs` and `ffi/mm/ring.rs`, and of what siw's own library does.
+//! nobody seems to be at work, meets whoever takes them out, and, with a queue for datagrams, whoever
+//! changes the state. Copies of `user/librsiw/send.c`, `qp/sq.rs`, `ud/mod.rs`, `ud/sq.rs` and
+//! `ffi/mm/ring.rs`, and of what siw's own library does.
 
 use crate::{
     check::{check, Spare},
@@ -108,8 +109,22 @@ pub(crate) const COPIED: &[Copied] = &[
             "smp_mb(Full);",
         ],
     },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/ud/mod.rs",
+        from: "    fn attrs(",
+        lines: &["UdAttrs::of_word(self.attrs.load(Acquire))"],
+    },
+    Copied {
+        file: "drivers/infiniband/sw/rsiw/ud/mod.rs",
+        from: "    fn set_attrs(",
+        lines: &[
+            "self.attrs.store(attrs.to_word(), Release);",
+            "smp_mb(Full);",
+        ],
+    },
 ];
 
+const RTS: u32 = 1;
 const VALID: u32 = 1;
 const LEN: usize = 2;
 
@@ -123,6 +138,8 @@ struct Queue {
     /// The mutex of the queue pair, and what it protects: how many were taken.
     inner: Mutex<usize>,
     work: Work,
+    /// The state of a queue pair for datagrams.
+    attrs: Atomic<u32>,
     /// Calls that posts have had to make, and the last of these that has returned.
     owed: Atomic<u32>,
     called: Atomic<u32>,
@@ -140,6 +157,7 @@ impl Queue {
             }),
             inner: Mutex::new(0),
             work: Work::new(),
+            attrs: Atomic::new(0),
             owed: Atomic::new(1),
             called: Atomic::new(0),
             owed_at: Mutex::new(0),
@@ -176,6 +194,26 @@ impl Queue {
             None => self.work.queue(),
         }
         self.called.store(owed, Relaxed);
+    }
+
+    /// `UdQp::go_on`.
+    fn go_on(&self) {
+        if self.attrs.load(Acquire) == RTS {
+            self.run();
+        }
+    }
+
+    /// `UdQp::modify`, which takes the step to RTS.
+    fn modify(&self) {
+        self.attrs.store(RTS, Release);
+        smp_mb(Full);
+        self.go_on();
+    }
+
+    /// Posts a datagram to a queue of which all is taken, and so calls the kernel.
+    fn post_datagram(&self) {
+        assert_eq!(self.publish(1), Some(true));
+        self.go_on();
     }
 
     /// Posts two more requests, one by one, and calls the kernel where that is needed.
@@ -254,12 +292,34 @@ fn kept_from_running_first() {
     super::beside(queue, Queue::post_behind, Queue::ring).is_left_empty();
 }
 
+/// The state changes beside one who posts.
+fn state_changes() {
+    let queue = Queue::new();
+    queue.run();
+    super::beside(queue, Queue::post_datagram, Queue::modify).is_left_empty();
+}
+
 #[test]
 fn send_ring() {
     check(
         file!(),
-        &[doorbell, kept_from_running, kept_from_running_first],
         &[
+            doorbell,
+            kept_from_running,
+            kept_from_running_first,
+            state_changes,
+        ],
+        &[
+            Spare {
+                line: "if self.attrs.load(Acquire) == RTS {",
+                enough: Strength::Nothing,
+                because: "who changes the state takes the lock of the queue next",
+            },
+            Spare {
+                line: "self.attrs.store(RTS, Release);",
+                enough: Strength::Nothing,
+                because: "as above",
+            },
             Spare {
                 line: "if before.flags.load(Acquire) & VALID != 0 && self.is_called() {",
                 enough: Strength::Nothing,
