@@ -578,7 +578,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
             Ok(rest) => self.rest = rest,
             Err(error) => self.failure = Some(error.into()),
         }
-        Ok(segment.first.then_some(Step::FirstSegment))
+        // A Terminate says that the connection has not come about (X-ENH-19).
+        let opens = segment.first && !matches!(segment.action, Action::Terminate { .. });
+        Ok(opens.then_some(Step::FirstSegment))
     }
 
     /// Returns what is to be done for a segment that begins with `head`.

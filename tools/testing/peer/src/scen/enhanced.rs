@@ -4,8 +4,8 @@
 #![forbid(unsafe_code)]
 
 use crate::bytes::{self, mpa, mpa_len, pattern, read_words, words, Read, C, R, REP, REQ, S};
-use crate::ep::{state, status};
-use crate::net::{check, Res, QUIET, SOON};
+use crate::ep::{event, state, status};
+use crate::net::{check, End, Res, QUIET, SOON};
 use crate::scenario::List;
 use crate::world::{with_data, Conn, World};
 
@@ -116,6 +116,23 @@ pub fn add(list: &mut List) {
             c.send(b"hello")?;
             c.expect_event("ESTABLISHED", 0)?;
             c.received(0, 5)
+        });
+    list.rows("X-ENH-19")
+        .says("peer-to-peer: a Terminate as the first message does not establish")
+        .runs(|w| {
+            let (mut c, _) = w.enhanced(12, 4, 4, "")?;
+            c.tcp.fpdu(&bytes::terminate(0x2007, None))?;
+            c.tcp.expect_end(End::Fin)?;
+            c.expect_async(event::FATAL)?;
+            let told = w.ep.event(c.slot, QUIET)?;
+            check("no event", told.is_none(), told)?;
+            // The accept ends with the stream, as if the peer had said nothing.
+            c.tcp.fin();
+            c.expect_event("ESTABLISHED", 0)?;
+            c.expect_event("DISCONNECTED", 0)?;
+            c.tcp.close();
+            c.expect_wc("r", 0, status::FLUSHED)?;
+            c.ep.expect_state(c.slot, state::ERR)
         });
     list.rows("X-ENH-20")
         .says("only the first Send of nothing is free")

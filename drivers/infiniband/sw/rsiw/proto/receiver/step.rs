@@ -49,7 +49,7 @@ pub(crate) enum Step {
     ///
     /// [`Receiver::head`]: super::Receiver::head
     Ulpdu,
-    /// The first segment has passed the protocol's checks.
+    /// The first segment has passed the protocol's checks, and is no Terminate.
     FirstSegment,
     /// Take the oldest receive, keep its elements for placing, and give it to [`Receiver::give`].
     ///

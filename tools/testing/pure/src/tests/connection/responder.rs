@@ -3,6 +3,10 @@
 //! The side that was connected to.
 
 use super::*;
+use crate::proto::counters::Counter;
+use crate::support::around::Did;
+use crate::support::by_hand;
+use crate::support::receiving::Receiving;
 
 const ALL: [bool; 4] = [true; 4];
 
@@ -283,6 +287,35 @@ fn responder_given_up() {
         (this.around.told.established, this.around.told.closes),
         ((1, 0), 1)
     );
+}
+
+/// X-ENH-19: a peer that finds the Reply impossible sends a Terminate and nothing else. The accept
+/// ends with an error then, as if the stream had ended without a word.
+#[test]
+fn x_enh_19_gives_up() {
+    let terminate = by_hand::fpdu(&by_hand::terminate(0x2007, None));
+    for octets in [&terminate[..], &[]] {
+        for end in [StreamEnd::Reset, StreamEnd::Graceful] {
+            let mut this = accepted(ALL);
+            let mut receiving = Receiving::new(&this.started.expect("a connection"));
+            receiving.feed(octets);
+            for did in receiving.did() {
+                if did == Did::FirstSegment {
+                    assert!(this.feed(Input::FirstSegment).is_ok());
+                }
+            }
+            assert!(this.feed(Input::PeerClosing).is_ok());
+            this.stream_ends(end);
+            this.deliver_all();
+            let dead = Event::Established {
+                error: Some(Error::Reset),
+                depths: EventDepths { ird: 4, ord: 3 },
+            };
+            assert_eq!(events(&this)[1..], [dead, Event::Close]);
+            assert_eq!(Counter::of_event(&dead), Some(Counter::ConnFailed));
+            this.settle();
+        }
+    }
 }
 
 /// Who waits for a Request may have to go for another connection. That comes too late once the
