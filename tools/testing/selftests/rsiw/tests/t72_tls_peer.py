@@ -7,12 +7,13 @@ import os
 import random
 import socket
 import ssl
+import struct
 import subprocess
 import time
 
 from rsiwtest import kmsg, mpa, stats, tls
 from rsiwtest.core import Fail, test
-from rsiwtest.faults import failing_calls, text_of
+from rsiwtest.faults import failing_calls, text_like, text_of
 from rsiwtest.machine import LOCAL, wait_until
 from rsiwtest.tlspeer import DATA, ERROR, FATAL, HEADER, INIT, NONE, Listener, Stream, record
 from rsiwtest.tools import ping_client, rounds_done
@@ -374,6 +375,57 @@ def without_memory(t, meeting, full):
         meeting.ended(ERROR, FATAL)
 
 
+# Not in the module socket, either: a look at the numbers of TCP.
+TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ = 19, 20, 21
+RECV_QUEUE, SEND_QUEUE, OFF_WITHOUT_PROBE = 1, 2, -1
+
+
+def segment(conn, skip, octets):
+    """Sends octets that TCP does not know of, so many behind those that it has sent."""
+    def number(queue):
+        conn.sock.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, queue)
+        return conn.sock.getsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ) % (1 << 32)
+
+    conn.sock.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+    seq, ack = number(SEND_QUEUE), number(RECV_QUEUE)
+    conn.sock.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, OFF_WITHOUT_PROBE)
+    (source, own), (dest, port) = conn.sock.getsockname(), conn.sock.getpeername()
+
+    def with_sum(value):
+        return struct.pack("!HHIIBBHHH", own, port, (seq + skip) % (1 << 32), ack, 5 << 4, 0x18,
+                           512, value, 0) + octets
+
+    summed = socket.inet_aton(source) + socket.inet_aton(dest) + struct.pack(
+        "!HH", socket.IPPROTO_TCP, len(with_sum(0))) + with_sum(0)
+    summed += bytes(len(summed) % 2)
+    value = sum(struct.unpack("!%dH" % (len(summed) // 2), summed)) % 0xffff
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP) as raw:
+        raw.bind((source, 0))
+        raw.sendto(with_sum(value ^ 0xffff), (dest, 0))
+
+
+def found_later(t, meeting):
+    """TLS has no memory for a record when the driver reads, and finds it by itself later. It takes
+    memory for one whose segments overlap."""
+    octets = os.urandom(1000)
+    with t.sub("no memory for the last record"), meeting.connected() as conn, \
+            failing_calls(text_like("tls", "^tls_strp_"), {"alloc_pages_noprof": 0}) as failing:
+        conn.holds = True
+        mpa.send(conn, 2, octets)
+        conn.holds = False
+        sealed = conn.out.read()
+        failing.arm(0)
+        segment(conn, 0, sealed[:500])
+        segment(conn, 400, sealed[400:])
+        meeting.received(1, len(octets))
+        if not failing.disarm():
+            raise Fail("nobody has asked for memory")
+        # The driver's TCP has them.
+        conn.sock.sendall(sealed)
+        good(conn)
+        meeting.ended(INIT, NONE)
+
+
 def key_update(t, meeting):
     """By openssl, as Python cannot ask for one."""
     own, said = t.port(), b""
@@ -415,11 +467,13 @@ def used_up(t):
 
 @test("tls-no-memory", cost=40, limit=200, only_type="rsiw")
 def no_memory(t):
-    """A stream that ends when TCP gets no memory."""
+    """A record for which TLS has no memory, and a stream that ends when TCP gets none."""
     tls.need(t)
     with keys() as (secret, both, *_), tls.Agent(t), tls.TlsWire(t, both, both), \
-            Meeting(t, secret) as meeting, tcp_full() as full:
-        without_memory(t, meeting, full)
+            Meeting(t, secret) as meeting:
+        found_later(t, meeting)
+        with tcp_full() as full:
+            without_memory(t, meeting, full)
 
 
 @test("tls-peer", cost=40, limit=400, only_type="rsiw")

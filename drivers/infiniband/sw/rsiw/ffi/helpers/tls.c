@@ -4,6 +4,7 @@
 #include <linux/dcache.h>
 #include <linux/file.h>
 #include <linux/inet.h>
+#include <linux/minmax.h>
 #include <linux/mutex.h>
 #include <linux/net.h>
 #include <linux/sizes.h>
@@ -113,6 +114,21 @@ bool rsiw_helper_sock_has_tls(const struct sock *sk)
 		return false;
 	ctx = tls_get_ctx(sk);
 	return ctx->tx_conf != TLS_BASE && ctx->rx_conf != TLS_BASE;
+}
+
+/*
+ * Exchanges *@found with what TLS calls when it has a record, if the socket has TLS. The locks of
+ * the socket and of its callbacks are held.
+ */
+void rsiw_helper_tls_exchange_found(struct sock *sk, void (**found)(struct sock *sk))
+{
+	struct tls_sw_context_rx *rx;
+
+	if (!rsiw_helper_sock_has_tls(sk))
+		return;
+	rx = tls_sw_ctx_rx(tls_get_ctx(sk));
+	if (rx && rx->saved_data_ready)
+		swap(rx->saved_data_ready, *found);
 }
 
 /*

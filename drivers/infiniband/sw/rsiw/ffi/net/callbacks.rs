@@ -97,12 +97,12 @@ impl<H: Send + Sync + 'static> Guard<H> {
         // SAFETY: the locks are held.
         let free = unsafe { h::sk_user_data(sk.as_ptr()) }.is_null();
         // SAFETY: the locks are held.
-        let originals = unsafe { Hooks::of(sk) };
+        let mut originals = unsafe { Hooks::of(sk) };
         if free {
             // SAFETY: the locks are held; the pointer stays good until `drop` takes it back.
             unsafe { h::sk_set_user_data(sk.as_ptr(), raw.cast()) };
             // SAFETY: the locks are held; the functions expect the handler that was just stored.
-            unsafe { hooks.store(sk) };
+            originals.record_found = unsafe { hooks.store(sk) };
         }
         // SAFETY: the locks are held.
         unsafe { unlock(sk) };
@@ -186,6 +186,7 @@ impl<H: StreamHandler> Callbacks<H> {
         data_ready: Some(Self::data_ready),
         write_space: Some(Self::write_space),
         error_report: Some(Self::state_change),
+        record_found: None,
     };
 
     /// Directs the events of a socket to `handler`, or fails with `EBUSY` if others have claimed
@@ -260,6 +261,7 @@ impl<H: StreamHandler> OnTls<H> {
     const TRAMPOLINES: Hooks = Hooks {
         data_ready: Some(Self::data_ready),
         write_space: Some(Self::write_space),
+        record_found: Some(Self::record_found),
         ..Callbacks::<Self>::TRAMPOLINES
     };
 
@@ -288,6 +290,17 @@ impl<H: StreamHandler> OnTls<H> {
         };
         // SAFETY: this function is installed for `Self` only.
         unsafe { with_handler::<Self>(sk, heed) };
+    }
+
+    /// TLS looks for a record by itself if it had no memory for it when it was asked to read. It
+    /// also calls this as a read ends in front of one; nothing has arrived.
+    ///
+    /// # Safety
+    ///
+    /// To be called by TLS, with the socket's lock held.
+    unsafe extern "C" fn record_found(sk: *mut b::sock) {
+        // SAFETY: this function is installed for `Self` only.
+        unsafe { with_handler::<Self>(sk, Self::records_ready) };
     }
 
     /// # Safety
@@ -333,10 +346,12 @@ pub(super) struct Hooks {
     pub(super) data_ready: Hook,
     pub(super) write_space: Hook,
     pub(super) error_report: Hook,
+    /// What TLS calls; `None` without TLS, or if that is left alone.
+    pub(super) record_found: Hook,
 }
 
 impl Hooks {
-    /// Returns the hooks that a socket has now.
+    /// Returns the hooks that a socket has now, without that of TLS.
     ///
     /// # Safety
     ///
@@ -352,15 +367,16 @@ impl Hooks {
             write_space: unsafe { (*sk).sk_write_space },
             // SAFETY: as above.
             error_report: unsafe { (*sk).sk_error_report },
+            record_found: None,
         }
     }
 
-    /// Makes a socket call these hooks.
+    /// Makes a socket call these hooks. Returns that of TLS which it had before, if it changes.
     ///
     /// # Safety
     ///
     /// `sk` is a live socket for which the functions are made, and its locks are held by [`lock`].
-    pub(super) unsafe fn store(&self, sk: NonNull<b::sock>) {
+    pub(super) unsafe fn store(&self, sk: NonNull<b::sock>) -> Hook {
         let sk = sk.as_ptr();
         // SAFETY: the caller vouches for `sk` and holds the lock that guards the fields.
         unsafe { (*sk).sk_state_change = self.state_change };
@@ -370,6 +386,12 @@ impl Hooks {
         unsafe { (*sk).sk_write_space = self.write_space };
         // SAFETY: as above.
         unsafe { (*sk).sk_error_report = self.error_report };
+        let mut found = self.record_found;
+        if found.is_some() {
+            // SAFETY: as above. With such a hook, it is a TCP socket that is to have TLS.
+            unsafe { h::tls_exchange_found(sk, &mut found) };
+        }
+        found
     }
 
     /// Makes a socket call these hooks again, which it had before.
