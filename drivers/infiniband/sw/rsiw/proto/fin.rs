@@ -114,7 +114,8 @@ impl Fin {
 /// end for [`MOST_PERIODS`] time-outs at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Movement {
-    /// The sequence numbers up to which the peer had acknowledged, and up to which data had come.
+    /// One number that changed whenever the peer took something, and one that changed whenever it
+    /// sent something.
     at: (u32, u32),
     left: u8,
 }

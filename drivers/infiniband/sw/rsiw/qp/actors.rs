@@ -232,7 +232,7 @@ impl Qp {
                     }
                     let may_go_on =
                         matches!(self.shared.state(), QpState::Draining | QpState::Closing);
-                    if may_go_on && conn.sending.still_moves(&conn.stream.sock) {
+                    if may_go_on && conn.sending.still_moves(&conn.stream) {
                         return self.start_timer(CLOSE_TIMEOUT_MS);
                     }
                 }

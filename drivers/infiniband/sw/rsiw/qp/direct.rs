@@ -203,6 +203,7 @@ impl<'a> Direct<'a> {
         let intake = self.intake().ok_or(PayloadError::Broken)?;
         intake.take_handed(&segment);
         self.has_stopped = intake.part.receiver.is_stopped();
+        self.end.count_handed();
         Ok(())
     }
 

@@ -141,14 +141,14 @@ impl Sending {
     }
 
     /// Takes note that a time-out of the end begins ([`CLOSE_TIMEOUT_MS`]).
-    pub(super) fn begin_end(&mut self, sock: &TcpSocket) {
-        self.movement = Movement::begin(positions(sock));
+    pub(super) fn begin_end(&mut self, stream: &Stream) {
+        self.movement = Movement::begin(stream.positions());
     }
 
     /// Takes note that a time-out of the end has run out. Returns whether the stream has moved
     /// since that time-out began: then it is given another one.
-    pub(super) fn still_moves(&mut self, sock: &TcpSocket) -> bool {
-        self.movement.goes_on(positions(sock))
+    pub(super) fn still_moves(&mut self, stream: &Stream) -> bool {
+        self.movement.goes_on(stream.positions())
     }
 
     /// Returns how many octets of FPDUs wait for room in the socket.
@@ -571,12 +571,6 @@ impl Piece<TcpTransport<'_>> for PageSlice<'_> {
     fn copy_to(&self, out: &mut [u8]) -> Result<(), Broken> {
         self.copy_out(out).map_err(|_| Broken)
     }
-}
-
-/// Returns the positions up to which the peer has acknowledged, and has sent.
-fn positions(sock: &TcpSocket) -> (u32, u32) {
-    let numbers = sock.numbers();
-    (numbers.snd_una, numbers.rcv_nxt)
 }
 
 /// How long each of Draining, Closing and Terminate may last, in milliseconds. The first two may

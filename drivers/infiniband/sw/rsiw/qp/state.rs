@@ -372,7 +372,7 @@ impl Inner {
                 stream.sock.abort();
             }
             if effects.start_timer {
-                sending.begin_end(&stream.sock);
+                sending.begin_end(stream);
             }
         }
         end

@@ -44,12 +44,14 @@ use crate::proto::receiver::Lack;
 use crate::proto::setup::Params;
 use crate::wire::fpdu::MAX_FPDU;
 use crate::wire::terminate::TermError;
+use core::num::Wrapping;
 use kernel::alloc::flags::__GFP_NOWARN;
 use kernel::alloc::AllocError;
 use kernel::fmt;
 use kernel::prelude::*;
 use kernel::sync::atomic::{
     Acquire,
+    Atomic,
     AtomicFlag,
     Relaxed,
     Release, //
@@ -141,6 +143,9 @@ pub(crate) struct Stream {
     /// Whether the other end, on this host, waits for this end to take in what it has received. Set
     /// with the socket held.
     awaited: AtomicFlag,
+    /// How many segments the other end, on this host, has handed over; wraps. Changes with the
+    /// socket held.
+    handed: Atomic<u32>,
     /// The timer that runs while receiving lacks memory or a receive, or while there is no memory to
     /// send with.
     #[pin]
@@ -201,6 +206,7 @@ impl Stream {
                 shown_peer <- new_spinlock_irq!(None, "rsiw::Stream::shown_peer"),
                 has_peer: AtomicFlag::new(false),
                 awaited: AtomicFlag::new(false),
+                handed: Atomic::new(0),
                 retry <- Timer::new(),
                 pauses: AtomicFlag::new(false),
                 starves: AtomicFlag::new(false),
@@ -465,6 +471,25 @@ impl Stream {
     /// Forgets the other end, and returns what is to be dropped without a lock.
     pub(super) fn unlink(&self) -> [Option<Arc<Self>>; 2] {
         [self.peer.lock().take(), self.shown_peer.lock().take()]
+    }
+
+    /// Counts a segment that the other end has handed over. With this socket held.
+    #[inline]
+    pub(super) fn count_handed(&self) {
+        let handed = Wrapping(self.handed.load(Relaxed)) + Wrapping(1);
+        self.handed.store(handed.0, Relaxed);
+    }
+
+    /// Returns two positions, of which one changes whenever the peer has taken something, and the
+    /// other one whenever it has sent something, by TCP or past it.
+    pub(super) fn positions(&self) -> (u32, u32) {
+        let numbers = self.sock.numbers();
+        let taken = self.shown_peer(|end| end.handed.load(Relaxed)).unwrap_or(0);
+        let sent = self.handed.load(Relaxed);
+        (
+            (Wrapping(numbers.snd_una) + Wrapping(taken)).0,
+            (Wrapping(numbers.rcv_nxt) + Wrapping(sent)).0,
+        )
     }
 
     /// Marks that the sender of the other end waits, so that [`Stream::wake_sender`] wakes it. That

@@ -14,10 +14,13 @@
 #define LEN 100000
 #define MSGS 8
 #define LATE_MS 200
+/* A disconnect that does not move takes no longer: the driver's CLOSE_TIMEOUT_MS. */
+#define CLOSING_MS 5000
 /* How often what the patience is too short for, as this machine is slow, is done again. */
 #define TRIES 5
 
 static unsigned int patience;		/* rnr_wait_ms */
+static bool disconnects;
 static char *out, *in;			/* MSGS * LEN each */
 static struct both b;
 static struct ibv_mr *src, *dst;
@@ -25,6 +28,8 @@ static struct ibv_mr *src, *dst;
 static const struct opt options[] = {
 	{ "patience", "MS", "the device waits for so long (rnr_wait_ms)",
 	  .num = &patience, .min = 1, .max = 60000 },
+	{ "disconnects", "", "only disconnects of what the peer takes slowly, past TCP",
+	  .flag = &disconnects },
 	{ }
 };
 
@@ -263,6 +268,41 @@ static void closed(void)
 	end();
 }
 
+/* A disconnect takes as long as the peer goes on taking something. */
+static void disconnects_slowly(void)
+{
+	unsigned int i;
+
+	begin();
+	for (i = 0; i < MSGS; i++)
+		send_it(i, LEN);
+	CHECK_SYS(rdma_disconnect(b.a.id));
+	for (i = 0; i < MSGS; i++) {
+		usleep(CLOSING_MS / 4 * 1000);
+		post(i);
+		got(i, LEN);
+	}
+	sent(MSGS);
+	expect(state(b.a.id->qp) != IBV_QPS_ERR, "the sender is in error");
+	ep_expect(b.p.ec, RDMA_CM_EVENT_DISCONNECTED);
+	end();
+}
+
+static void disconnects_in_vain(void)
+{
+	uint64_t then;
+
+	begin();
+	send_it(0, LEN);
+	send_it(1, LEN);
+	then = ep_now_ns();
+	CHECK_SYS(rdma_disconnect(b.a.id));
+	expect(wait_state(b.a.id->qp, IBV_QPS_ERR, EP_EVENT_MS) == IBV_QPS_ERR,
+	       "it waits for what does not move");
+	expect(passed(then, CLOSING_MS), "too soon");
+	end();
+}
+
 static void destroyed(void)
 {
 	begin();
@@ -345,6 +385,13 @@ static void run(void)
 	in = ep_pages(MSGS * LEN);
 	for (i = 0; i < MSGS * LEN; i++)
 		out[i] = i * 7 + i / LEN;
+	if (disconnects) {
+		part("V-ST-18 a disconnect goes on while something moves");
+		disconnects_slowly();
+		part("V-ST-18 a disconnect ends when nothing moves");
+		disconnects_in_vain();
+		return;
+	}
 	part("V-WR-19 messages of 64 octets wait");
 	all_at_once(64);
 	part("V-WR-19 messages of many segments wait");

@@ -27,6 +27,17 @@ def late_receives(t):
                         raise Fail("none was collected in the buffer")
 
 
+@test("late-disconnect", cost=20, only_type="rsiw")
+def late_disconnect(t):
+    """A disconnect takes as long as the peer takes what was sent past TCP, and no longer."""
+    path = t.topo.loopback
+    with t.loaded_with("direct=1", "rnr_wait_ms=20000"):
+        since = stats.Since(path.client_dev)
+        t.own("late", path, "--patience", 20000, "--disconnects")
+        if not since.of(path.client_dev).get("tx_direct_segments"):
+            raise Fail("nothing went past TCP")
+
+
 @test("late-perftest", cost=20, only_type="rsiw")
 def late_perftest(t):
     """Programs run that send more at once than their peer has posted receives."""
