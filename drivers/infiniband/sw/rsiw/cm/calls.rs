@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use crate::device::Device;
+use crate::ffi::mm::Payer;
 use crate::ffi::net::netdev::NetDevice;
 use crate::ffi::net::{
     Callbacks,
@@ -176,14 +177,17 @@ fn owned(data: &[u8]) -> Result<KVec<u8>> {
     Ok(to)
 }
 
-/// Makes a socket at `at`, an address with port 0, and begins to connect it to itself.
+/// Makes a socket at `at`, an address with port 0, and begins to connect it to itself. `payer` pays
+/// for what TCP has for it.
 pub(super) fn connect_to_itself(
     dev: &Device,
     netdev: &NetDevice,
     at: &SocketAddr,
     tos: u8,
+    payer: &Payer,
 ) -> Result<Arc<TcpSocket>> {
     let sock = TcpSocket::new(netdev, at, dev.ways())?;
+    sock.charge_to(payer);
     sock.set_tos(tos);
     sock.bind(at)?;
     let at = sock.local_addr()?.get().ok_or(EINVAL)?;
@@ -239,7 +243,7 @@ impl Dial {
     }
 
     /// Starts to connect TCP, which reports to `handler`. With `is_secure` the socket is made for
-    /// TLS.
+    /// TLS. `payer` pays for what TCP has for it, also where a work item calls this.
     ///
     /// The RDMA CM gives out ports of its own, apart from those of TCP. So the consumer's port may
     /// be in use by TCP. Then another port is taken, unless the consumer wanted a privileged one.
@@ -248,11 +252,12 @@ impl Dial {
         over: &NetDevice,
         handler: &Arc<H>,
         is_secure: bool,
+        payer: &Payer,
     ) -> Result<(Arc<TcpSocket>, Callbacks<H>)> {
         let port = self.mapped_port.unwrap_or(self.local.port());
-        match self.connect_from(port, over, handler, is_secure) {
+        match self.connect_from(port, over, handler, is_secure, payer) {
             Err(e) if (e == EADDRINUSE || e == EADDRNOTAVAIL) && port >= FIRST_USER_PORT => {
-                self.connect_from(0, over, handler, is_secure)
+                self.connect_from(0, over, handler, is_secure, payer)
             }
             other => other,
         }
@@ -265,8 +270,10 @@ impl Dial {
         over: &NetDevice,
         handler: &Arc<H>,
         is_secure: bool,
+        payer: &Payer,
     ) -> Result<(Arc<TcpSocket>, Callbacks<H>)> {
         let sock = TcpSocket::new(over, &self.local, self.ways)?;
+        sock.charge_to(payer);
         let sock = if is_secure {
             sock.with_file(&self.remote)?
         } else {

@@ -251,7 +251,7 @@ impl Endpoint {
         let dial = st.dial.as_ref().ok_or(EINVAL)?;
         let dev = self.dev();
         let netdev = dev.netdev().ok_or(ENODEV)?;
-        let (sock, callbacks) = dial.connect(&netdev, self, dev.tls().is_some())?;
+        let (sock, callbacks) = dial.connect(&netdev, self, dev.tls().is_some(), &self.payer)?;
         st.callbacks = Some(callbacks);
         st.sock = Some(sock);
         st.security = self.wanted_security(Side::Client);

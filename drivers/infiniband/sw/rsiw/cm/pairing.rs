@@ -390,7 +390,7 @@ impl Pairing {
         let dev = &self.place.endpoints.dev;
         let netdev = dev.netdev().ok_or(ENODEV)?;
         let at = netdev.address(self.pair.own.gid(), 0);
-        let sock = calls::connect_to_itself(dev, &netdev, &at, self.tos)?;
+        let sock = calls::connect_to_itself(dev, &netdev, &at, self.tos, &self.qp.shared.id.payer)?;
         dev.count(Some(Counter::QpDialed));
         self.progress.lock().own = Some(sock.clone());
         Ok(sock)

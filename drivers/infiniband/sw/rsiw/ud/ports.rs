@@ -277,8 +277,9 @@ impl UdPorts {
                     }
                     if told_of != wanted {
                         let errno = e.to_errno();
+                        // A process may have the port, and make queue pairs as often as it wants.
                         self.dev.log(
-                            Author::Kernel,
+                            Author::Process,
                             fmt!("no datagrams at GID {index}: error {errno}"),
                         );
                     }

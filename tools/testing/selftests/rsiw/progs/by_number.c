@@ -22,6 +22,7 @@ struct ibv_mr *amr, *pmr;
 char *abuf, *pbuf;
 
 static unsigned int hold_ms, pile_ms, cuts;
+static bool piles_at_dialler;
 static const char *step_as;
 static const struct ep_attr attr = { .send_wr = 16, .recv_wr = 16 };
 
@@ -34,6 +35,7 @@ static const struct opt options[] = {
 	  .num = &hold_ms, .max = 600000 },
 	{ "pile-ms", "N", "only leave messages without a receive so long, at the end that listens (0)",
 	  .num = &pile_ms, .max = 600000 },
+	{ "pile-at-dialler", "", "at the end that dials", .flag = &piles_at_dialler },
 	{ "cuts", "N", "only cut so many messages in two, as the peer goes (0)", .num = &cuts,
 	  .max = 1000 },
 	{ "step-as", "NAME", "only take the step to RTR, with this name of the thread",
@@ -643,7 +645,7 @@ static void pile(void)
 	make();
 	meet(&number_defaults);
 	talk();
-	from = dials(&a, &p) ? &b.a : &b.p;
+	from = dials(&a, &p) == piles_at_dialler ? &b.p : &b.a;
 	for (i = 0; i < attr.send_wr; i++)
 		CHECK_SYS(ep_post_send(from, 7, IBV_WR_SEND, from == &b.a ? abuf : pbuf, LEN,
 				       from == &b.a ? amr->lkey : pmr->lkey, 0, 0));

@@ -492,14 +492,16 @@ def charged(t):
 def charged_later(t):
     """What TCP has for a queue pair is charged to its process, whoever listened first."""
     path = t.topo.loopback
-    waits(t, path, 100)
-    with Group("rsiw-account", "memory") as group:
-        proc = t.start(*group.within([t.bin("by_number"), *path.args(), "--pile-ms", 60000]))
-        proc.wait_output("# piled: ", t.left(30))
-        piled = int(proc.output().partition("# piled: ")[2].split()[0])
-        wait_until(lambda: "%d of %d octets" % (group.stat("sock"), piled), 10,
-                   lambda: group.stat("sock") >= piled)
-        t.reap()
+    for end, options in (("listens", []), ("dials", ["--pile-at-dialler"])):
+        waits(t, path, 100)
+        with t.sub("the end that %s" % end), Group("rsiw-account", "memory") as group:
+            proc = t.start(*group.within(
+                [t.bin("by_number"), *path.args(), "--pile-ms", 60000, *options]))
+            proc.wait_output("# piled: ", t.left(30))
+            piled = int(proc.output().partition("# piled: ")[2].split()[0])
+            wait_until(lambda: "%d of %d octets" % (group.stat("sock"), piled), 10,
+                       lambda: group.stat("sock") >= piled)
+            t.reap()
 
 
 # Seconds after which a Request that nobody has answered is forgotten (ANSWER_MS), and more.

@@ -319,8 +319,9 @@ impl TcpSocket {
         }
     }
 
-    /// Has `payer` pay for the buffers of a socket that was accepted for nobody, from now on. If
-    /// something is in them already, nobody goes on to pay. Process context.
+    /// Has `payer` pay for the buffers of a socket that was accepted or made by a work item, which
+    /// nobody pays for, from now on. If something is in them already, nobody goes on to pay. Does
+    /// nothing if somebody pays already. Process context.
     pub(crate) fn charge_to(&self, payer: &Payer) {
         // SAFETY: the socket is live and unlocked, and the group is live as long as the payer.
         unsafe { h::sock_charge_later(self.sk.as_ptr(), payer.as_ptr()) };
