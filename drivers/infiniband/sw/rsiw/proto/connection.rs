@@ -419,8 +419,12 @@ where
                 Phase::Running(link)
             }
             (Input::StreamEnded(end), _) => {
-                if let Link::Accepted { depths, .. } = link {
-                    self.established(Some(Error::Reset), depths);
+                if let Link::Accepted { depths, left } = link {
+                    let error = match left {
+                        0 => Error::TimedOut,
+                        _ => Error::Reset,
+                    };
+                    self.established(Some(error), depths);
                 }
                 self.outbox.close = link != Link::Down;
                 out.qp = Some(Qp::Forget);

@@ -201,10 +201,10 @@ impl Counter {
     /// Returns the counter of a line for the log, unless an event tells the same.
     pub(crate) const fn of_log(log: &Log) -> Option<Self> {
         match log {
-            Log::NoRequest | Log::NotAnswered | Log::NoFirstSegment => Some(Self::ConnTimedOut),
+            Log::NoRequest | Log::NotAnswered => Some(Self::ConnTimedOut),
             Log::BadRequest(_) | Log::RequestCut | Log::NoRoom => Some(Self::ConnFailed),
-            // The event has been counted already.
-            Log::EventLost => None,
+            // An event is counted, before or after this.
+            Log::EventLost | Log::NoFirstSegment => None,
         }
     }
 

@@ -406,7 +406,7 @@ impl Segments {
         let opcode = control.opcode().ok_or(TermError::UnexpectedOpcode)?;
         match (&header, opcode) {
             (ddp::Header::Tagged(h), Opcode::Write | Opcode::ReadResponse) => {
-                Self::tagged(opcode, h, len, rights)
+                self.tagged(opcode, h, len, rights)
             }
             (ddp::Header::Untagged(h), Opcode::ReadRequest) => {
                 self.read_request(h, rest, len, rights)
@@ -449,7 +449,7 @@ impl Segments {
         }
     }
 
-    fn tagged(opcode: Opcode, h: &Tagged, len: u32, rights: &Rights) -> Parsed {
+    fn tagged(&mut self, opcode: Opcode, h: &Tagged, len: u32, rights: &Rights) -> Parsed {
         let stag = Stag(h.stag.get());
         let to = TaggedOffset(h.to.get());
         let last = h.control.last();
@@ -457,6 +457,7 @@ impl Segments {
             return Ok((TAGGED_LEN, Action::ReadResponse { stag, to, last }));
         }
         if len > 0 && !rights.write {
+            self.denied = true;
             return Err(TermError::TaggedNotAssociated);
         }
         if wraps(to, len) {

@@ -379,7 +379,10 @@ impl Shared {
     /// that there.
     fn queue_inbound(&self, wakes: &Arc<dyn Wakes>, request: Inbound) -> Result<(), Failure> {
         if !self.inbound.lock().has_room() {
-            return Err(TermError::UntaggedNoBuffer.into());
+            return Err(Failure::new(
+                TermError::UntaggedNoBuffer,
+                "more Reads and Atomic Operations than IRD allows",
+            ));
         }
         match &request {
             Inbound::Read(InboundRead { request, .. }) => self.id.check_source(request)?,

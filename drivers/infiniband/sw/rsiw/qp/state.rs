@@ -541,7 +541,7 @@ impl Qp {
         tell_defect(&failure);
         shared.flags.ends_of(Cause::here(failure.error));
         shared.counts.count_all([Counter::of_failure(&failure)]);
-        if shared.state().sends() {
+        if shared.state().sends() || shared.state() == QpState::Closing {
             shared.id.log_failure(&failure);
         }
         let _ = self.apply(inner, event, Some(failure), after);

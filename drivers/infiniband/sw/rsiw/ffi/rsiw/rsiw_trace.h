@@ -29,6 +29,7 @@
 	{ 0x0208, "catastrophic error of the device" },			\
 	{ 0x0209, "STag cannot be invalidated (operation)" },		\
 	{ 0x02ff, "unspecified operation error" },			\
+	{ 0x0f01, "by number: the program ends the stream" },		\
 	{ 0x1000, "DDP: local catastrophic error" },			\
 	{ 0x1100, "DDP tagged: invalid STag" },				\
 	{ 0x1101, "DDP tagged: base or bounds violation" },		\

@@ -291,9 +291,12 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     }
 
     pub(super) fn quoted(&self, failure: Failure, head: &[u8], ulpdu_len: u16) -> Failure {
+        let denied = self.segments.denied();
+        let why = denied.then_some("the rights of the queue pair do not allow it");
         Failure {
             quote: Quote::new(head, ulpdu_len),
-            denied: self.segments.denied(),
+            denied,
+            detail: failure.detail.or(why),
             ..failure
         }
     }

@@ -28,6 +28,7 @@ use crate::proto::by_number::{
     Objection,
     Pair, //
 };
+use crate::proto::failure::Cause;
 use crate::proto::state::{
     QpEvent,
     QpState, //
@@ -83,6 +84,8 @@ impl Qp {
         self.shared.set_aside.set(manager)?;
         told.extend(attr);
         told.pair = Some(pair);
+        // What ended an earlier stream has nothing to do with this peer.
+        self.shared.flags.ended_by.store(Cause::NONE.0, Relaxed);
         Ok(())
     }
 

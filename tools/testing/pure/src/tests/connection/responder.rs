@@ -103,7 +103,7 @@ fn no_first_segment() {
         this.stream_ends(end);
         this.deliver_all();
         let dead = Event::Established {
-            error: Some(Error::Reset),
+            error: Some(Error::TimedOut),
             depths: EventDepths { ird: 4, ord: 3 },
         };
         assert_eq!(events(&this)[1..], [dead, Event::Close]);
