@@ -360,9 +360,9 @@ class Quick(unittest.TestCase):
 class Native(unittest.TestCase):
     def test_busy_machine(self):
         waiting, about = script("scale").guests.waiting, {}
-        self.assertEqual(waiting([1, 2, 30], about), "")
-        self.assertEqual(about["waited for a processor"], "2 % of the time, up to 30 %")
-        self.assertIn("busy", waiting([1, 20, 30], {}))
+        self.assertEqual(waiting([9, 15, 30], about), "")
+        self.assertEqual(about["waited for a processor"], "15 % of the time, up to 30 %")
+        self.assertIn("busy", waiting([9, 25, 30], {}))
         self.assertEqual(waiting([], {}), "")
 
 
