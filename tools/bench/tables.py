@@ -62,11 +62,11 @@ def table(rows, devices):
             continue
         others = [d for d in devices if d not in ("rsiw", "tcp")]
         # Plain TCP has messages of the same size only where time is measured.
-        sized = [d for d in devices if d == "tcp" and any(
-            r["device"] == d and cases.named(r["case"]).size for r in here)]
+        beside = others + ["tcp"] * any(
+            r["device"] == "tcp" and cases.named(r["case"]).size for r in here)
         head = ["%s: case" % path, "unit"] + devices
         if "rsiw" in devices:
-            head += ["rsiw/" + d for d in others + sized + ["iperf3"]]
+            head += ["rsiw/" + d for d in beside + ["iperf3"]]
         if counted:
             head += ["work " + d for d in devices]
             if "rsiw" in devices:
@@ -79,7 +79,7 @@ def table(rows, devices):
             line = [case.name, case.unit] + [cell(get[d]) for d in devices]
             better = case.higher_is_better
             if "rsiw" in devices:
-                line += [ratio(get["rsiw"], get[d], better) for d in others + sized]
+                line += [ratio(get["rsiw"], get[d], better) for d in beside]
                 line += [ratio(get["rsiw"], tcp, better)
                          if case.unit == cases.GBITS else "-"]
             if counted:

@@ -219,7 +219,8 @@ impl Pairing {
     }
 
     /// Ends the pairing if the two have not met, as the device goes away. The endpoint keeps its
-    /// place: it may be giving the stream to the queue pair now, and has to end that then.
+    /// place: it may be giving the stream to the queue pair at this moment, and then it has to end
+    /// that stream.
     pub(super) fn finish(self: &Arc<Self>) {
         if self.qp.has_stream() {
             return;

@@ -77,16 +77,17 @@ impl Drop for Last {
     }
 }
 
-/// Whether there was anything to note since the module was loaded, see [`note_calls`].
+/// Whether [`note_calls`] was called since the module was loaded.
 static ANY_CALLS: AtomicFlag = AtomicFlag::new(false);
 
-/// Notes that others may soon call this module who hold nothing of it, and do so where they can be
-/// preempted. When all such calls have done what can be waited for, unloading waits until those
-/// tasks have also left the module, for which they must not sleep any more.
+/// Notes that C was given a function of this module which it may call in a task that can be
+/// preempted, without a lock, a reference or RCU that tells when the call is over. Unloading waits
+/// until no task is preempted in such a function. The function's last instructions must not sleep.
 pub(in crate::ffi) fn note_calls() {
     ANY_CALLS.store(true, Relaxed);
 }
 
+/// Waits until all tasks have left the functions that [`note_calls`] is about.
 fn await_calls() {
     if ANY_CALLS.load(Relaxed) {
         // SAFETY: no requirements; process context.

@@ -203,7 +203,7 @@ impl Counter {
         match log {
             Log::NoRequest | Log::NotAnswered => Some(Self::ConnTimedOut),
             Log::BadRequest(_) | Log::RequestCut | Log::NoRoom => Some(Self::ConnFailed),
-            // An event is counted, before or after this.
+            // An event tells the same, and is counted.
             Log::EventLost | Log::NoFirstSegment => None,
         }
     }

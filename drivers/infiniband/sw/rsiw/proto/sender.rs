@@ -766,7 +766,8 @@ impl Sender {
         }
         let started = self.next_request(env, transport);
         let gives_way = matches!(started, Err(Stop::Empty | Stop::For(_)));
-        // Responses do not wait for requests, nor what has been sent for the last response (T-47).
+        // Responses do not wait for requests (T-47). Nor does the question what the peer has placed
+        // wait for responses, as the peer may go on reading without end.
         if gives_way && (self.asks_in_turn(env)? || self.next_response(env)?) {
             return Ok(());
         }

@@ -371,7 +371,7 @@ impl Hooks {
         }
     }
 
-    /// Makes a socket call these hooks. Returns that of TLS which it had before, if it changes.
+    /// Makes a socket call these hooks. If one of them is TLS's, returns what TLS called before.
     ///
     /// # Safety
     ///

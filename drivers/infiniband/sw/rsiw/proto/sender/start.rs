@@ -391,9 +391,9 @@ impl Sender {
         Ok(is_asked)
     }
 
-    /// Like `ask_placement`, in the turn of a send queue that has nothing to send, if anything was
-    /// sent that the peer was not asked about. If the question may not begin yet, it is for the next
-    /// such turn.
+    /// Asks the peer what it has placed, if something was sent that it was not asked about. This is
+    /// for the turn of a send queue that has nothing to send. If the question may not begin yet, it
+    /// is asked in a later turn.
     #[inline(always)]
     pub(super) fn asks_in_turn<T: Transport, E: Env<T>>(
         &mut self,

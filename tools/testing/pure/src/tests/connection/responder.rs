@@ -92,6 +92,14 @@ fn wait_for_first(this: &mut Endpoint) -> u32 {
     waited
 }
 
+/// The end of an accept without a first segment, by the depths of `accepted`.
+fn not_established(error: Error) -> Event {
+    Event::Established {
+        error: Some(error),
+        depths: EventDepths { ird: 4, ord: 3 },
+    }
+}
+
 /// A peer that does not begin to send: the stream ends, and the accept with an error.
 #[test]
 fn no_first_segment() {
@@ -102,10 +110,7 @@ fn no_first_segment() {
         assert_eq!(this.around.qp, QpIs::Aborted);
         this.stream_ends(end);
         this.deliver_all();
-        let dead = Event::Established {
-            error: Some(Error::TimedOut),
-            depths: EventDepths { ird: 4, ord: 3 },
-        };
+        let dead = not_established(Error::TimedOut);
         assert_eq!(events(&this)[1..], [dead, Event::Close]);
         this.settle();
     }
@@ -307,10 +312,7 @@ fn x_enh_19_gives_up() {
             assert!(this.feed(Input::PeerClosing).is_ok());
             this.stream_ends(end);
             this.deliver_all();
-            let dead = Event::Established {
-                error: Some(Error::Reset),
-                depths: EventDepths { ird: 4, ord: 3 },
-            };
+            let dead = not_established(Error::Reset);
             assert_eq!(events(&this)[1..], [dead, Event::Close]);
             assert_eq!(Counter::of_event(&dead), Some(Counter::ConnFailed));
             this.settle();
